@@ -1,0 +1,1 @@
+"""From arrays on disk to batches: the store, data sets, views of them, statistics."""

@@ -1,0 +1,174 @@
+"""Data sets: samples by number, batches by index.
+
+`Stacked` holds samples of one size as whole tensors, resident on the device; a batch is one gather.
+`Ragged` holds samples of any size; a batch is padded. The trainer and the evaluation know no more
+of either than `len`, `[i]`, `batch` and `to`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ipot.errors import DataError
+from ipot.samples import Batch, Sample, collate
+
+
+class Dataset(Protocol):
+    """What a data set offers."""
+
+    stacked: bool
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Sample: ...
+
+    def batch(self, index: Tensor) -> Batch:
+        """The samples of an index, side by side."""
+        ...
+
+    def to(self, device: torch.device | str) -> Dataset:
+        """The data set on a device, where that is worth while."""
+        ...
+
+    def astype(self, dtype: torch.dtype) -> Dataset:
+        """The data set in another floating-point precision."""
+        ...
+
+    def select(self, index: Sequence[int]) -> Dataset:
+        """Some of the samples."""
+        ...
+
+    def columns(self) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+        """Values, targets and parameters, piece by piece, for statistics."""
+        ...
+
+
+class Stacked:
+    """Samples of one size, held as one large `Batch`."""
+
+    stacked = True
+
+    def __init__(self, data: Batch, *, check: bool = True) -> None:
+        if data.targets is None:
+            raise DataError("a data set needs targets")
+        if check:
+            for name in ("points", "values", "queries", "targets", "parameters", "weights"):
+                check_finite(name, getattr(data, name))
+        self.data = data
+
+    def __len__(self) -> int:
+        return self.data.size
+
+    def __getitem__(self, index: int) -> Sample:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"sample {index} of {len(self)}")
+        d = self.data
+        row = {"points": d.points, "queries": d.queries, "weights": d.weights}
+        row = {k: None if t is None else t[0 if t.shape[0] == 1 else index] for k, t in row.items()}
+        return Sample(
+            **row,
+            values=d.values[index],
+            targets=d.targets[index],
+            parameters=None if d.parameters is None else d.parameters[index],
+            times=d.times,
+            grid=d.grid,
+            query_grid=d.query_grid,
+            index=index % len(self),
+        )
+
+    def batch(self, index: Tensor) -> Batch:
+        """One gather; the index must lie on the data's device."""
+        return self.data.take(index)
+
+    def to(self, device: torch.device | str) -> Stacked:
+        """All of it on a device."""
+        return Stacked(self.data.to(device), check=False)
+
+    def astype(self, dtype: torch.dtype) -> Stacked:
+        """All of it in another precision."""
+        return Stacked(self.data.astype(dtype), check=False)
+
+    def select(self, index: Sequence[int]) -> Stacked:
+        """Some of the samples."""
+        rows = torch.as_tensor(list(index), device=self.data.values.device)
+        return Stacked(self.data.take(rows), check=False)
+
+    def columns(self) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+        """In pieces of a hundred samples, so that float64 copies stay small."""
+        d = self.data
+        for start in range(0, len(self), 100):
+            rows = slice(start, start + 100)
+            yield d.values[rows], d.targets[rows], None if d.parameters is None else d.parameters[rows]
+
+
+class Ragged:
+    """Samples of any size."""
+
+    stacked = False
+
+    def __init__(self, samples: Sequence[Sample], *, check: bool = True) -> None:
+        self.samples = list(samples)
+        if not self.samples:
+            raise DataError("a data set needs at least one sample")
+        if check:
+            for sample in self.samples:
+                if sample.targets is None:
+                    raise DataError(f"sample {sample.index} has no targets")
+                for name in ("points", "values", "queries", "targets", "parameters", "weights"):
+                    check_finite(f"{name} of sample {sample.index}", getattr(sample, name))
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.samples[index]
+
+    def batch(self, index: Tensor) -> Batch:
+        """Padded to the longest of the batch."""
+        return collate([self.samples[i] for i in index.tolist()])
+
+    def to(self, device: torch.device | str) -> Ragged:
+        """Itself: ragged batches travel one by one."""
+        return self
+
+    def astype(self, dtype: torch.dtype) -> Ragged:
+        """All of it in another precision."""
+        return Ragged([s.astype(dtype) for s in self.samples], check=False)
+
+    def select(self, index: Sequence[int]) -> Ragged:
+        """Some of the samples."""
+        return Ragged([self.samples[i] for i in index], check=False)
+
+    def columns(self) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+        """Sample by sample."""
+        for sample in self.samples:
+            yield sample.values, sample.targets, sample.parameters
+
+    def sizes(self) -> list[int]:
+        """A measure of each sample's cost, to bucket by."""
+        return [len(s.points) + s.queries.shape[-2] * len(s.times) for s in self.samples]
+
+
+def from_samples(samples: Sequence[Sample]) -> Stacked | Ragged:
+    """Stacked where all sizes agree, ragged otherwise."""
+    shapes = {(s.points.shape, s.values.shape, s.queries.shape, s.times) for s in samples}
+    if len(shapes) != 1 or any(s.edges is not None for s in samples):
+        return Ragged(samples)
+    return Stacked(collate(samples))
+
+
+def check_finite(name: str, tensor: Tensor | None) -> None:
+    """Refuse NaN and infinity, and say where the first of them stands."""
+    if tensor is None:
+        return
+    bad = ~torch.isfinite(tensor)
+    if bad.any():
+        place = tuple(bad.nonzero()[0].tolist())
+        raise DataError(
+            f"{name} holds {int(bad.sum())} values that are not finite (NaN or infinity), the "
+            f"first at index {place} of shape {tuple(tensor.shape)}. Remove or mask such points."
+        )

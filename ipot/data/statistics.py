@@ -1,0 +1,100 @@
+"""Scales of the training data, in float64 and safe on constant channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ipot.samples import Sample
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Statistics:
+    """Mean and scale of every channel; a scale is never zero."""
+
+    input_mean: Tensor
+    input_scale: Tensor
+    output_mean: Tensor
+    output_scale: Tensor
+    parameter_mean: Tensor
+    parameter_scale: Tensor
+
+    @classmethod
+    def identity(cls, channels: int, outputs: int, parameters: int = 0) -> Statistics:
+        """No normalisation at all."""
+        sizes = {"input": channels, "output": outputs, "parameter": parameters}
+        return cls(
+            **{f"{k}_mean": torch.zeros(n, dtype=torch.float64) for k, n in sizes.items()},
+            **{f"{k}_scale": torch.ones(n, dtype=torch.float64) for k, n in sizes.items()},
+        )
+
+    @classmethod
+    def of(cls, data) -> Statistics:
+        """The statistics of a data set, over all its samples, points and times."""
+        inputs, outputs, parameters = Moments(), Moments(), Moments()
+        for values, targets, scalars in data.columns():
+            inputs.add(values)
+            outputs.add(targets)
+            parameters.add(scalars)
+        return cls(
+            input_mean=inputs.mean(),
+            input_scale=inputs.scale(),
+            output_mean=outputs.mean(),
+            output_scale=outputs.scale(),
+            parameter_mean=parameters.mean(),
+            parameter_scale=parameters.scale(),
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it by name."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+class Moments:
+    """Running mean and spread of rows, merged piece by piece without cancellation."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._mean = torch.zeros(0, dtype=torch.float64)
+        self._squares = torch.zeros(0, dtype=torch.float64)
+
+    def add(self, rows: Tensor | None) -> None:
+        """Take in rows (..., channels)."""
+        if rows is None or rows.numel() == 0:
+            return
+        rows = rows.detach().reshape(-1, rows.shape[-1]).double()
+        count, mean = len(rows), rows.mean(0).cpu()
+        squares = (rows - mean.to(rows.device)).square().sum(0).cpu()
+        if self.count:
+            gap, total = mean - self._mean, self.count + count
+            squares = self._squares + squares + gap.square() * self.count * count / total
+            mean = self._mean + gap * count / total
+        self._mean, self._squares = mean, squares
+        self.count += count
+
+    def mean(self) -> Tensor:
+        """The mean of every channel."""
+        return self._mean
+
+    def scale(self) -> Tensor:
+        """The standard deviation, or 1 where a channel is constant up to rounding."""
+        deviation = (self._squares / max(1, self.count)).sqrt()
+        constant = deviation <= 1e-7 * self._mean.abs().clamp_min(1e-30)
+        return torch.where(constant, torch.ones_like(deviation), deviation)
+
+
+def mean_field(data) -> Tensor | None:
+    """The average target (T, M, K) where all samples share their queries: what a guess without
+    any input would answer. None where queries differ."""
+    first: Sample = data[0]
+    total = torch.zeros_like(first.targets, dtype=torch.float64)
+    for index in range(len(data)):
+        sample = data[index]
+        if sample.queries.shape != first.queries.shape or not torch.equal(
+            sample.queries, first.queries
+        ):
+            return None
+        total += sample.targets
+    return (total / len(data)).to(first.targets.dtype)

@@ -1,0 +1,150 @@
+"""Generated arrays, kept under a hash of their recipe.
+
+    <root>/<problem>/<hash>/recipe.json
+    <root>/<problem>/<hash>/00000000-00000064.safetensors     samples 0 to 63
+    <root>/<problem>/<hash>/00000064-00000128.safetensors     ...
+
+The number of samples is not part of the recipe: asking for more continues where the last call, or
+the last crash, left off. A piece appears under its name only when it is whole, and one that cannot
+be read is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ipot import files
+from ipot.errors import StoreError
+
+Fields = dict[str, Tensor]
+Make = Callable[[range], Fields]
+Report = Callable[[int, int], None]
+
+
+def default_root() -> Path:
+    """`$IPOT_DATA`, or the user's cache folder."""
+    if root := os.environ.get("IPOT_DATA"):
+        return Path(root)
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ipot"
+
+
+def fingerprint(recipe: Mapping[str, Any]) -> str:
+    """A short name for a recipe; any change of a setting gives another."""
+    text = json.dumps(recipe, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Store:
+    """A folder of generated data."""
+
+    def __init__(self, root: Path | str | None = None) -> None:
+        self.root = Path(root) if root is not None else default_root()
+
+    def folder(self, recipe: Mapping[str, Any]) -> Path:
+        """Where the data of a recipe lie."""
+        return self.root / str(recipe["problem"]) / fingerprint(recipe)
+
+    def count(self, recipe: Mapping[str, Any]) -> int:
+        """How many samples of a recipe are there without a gap, from the first on."""
+        pieces = _pieces(self.folder(recipe))
+        return pieces[-1][1] if pieces else 0
+
+    def fetch(
+        self,
+        recipe: Mapping[str, Any],
+        count: int,
+        make: Make,
+        *,
+        piece: int = 64,
+        bytes_each: int = 0,
+        report: Report | None = None,
+    ) -> Fields:
+        """The first `count` samples of a recipe; `make(range)` is asked for those missing.
+
+        `report(done, count)` is called after every piece that had to be made. With `bytes_each`
+        a disk that is too small is refused before the work, not after.
+        """
+        folder = self.folder(recipe)
+        have = self.count(recipe)
+        if have < count:
+            self._prepare(folder, recipe, (count - have) * bytes_each)
+        while have < count:
+            stop = min(have + piece, count)
+            arrays = make(range(have, stop))
+            self._write(folder / _name(have, stop), arrays)
+            have = stop
+            if report:
+                report(have, count)
+        return _read(folder, count)
+
+    def _prepare(self, folder: Path, recipe: Mapping[str, Any], needed: int) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            files.write_json(folder / "recipe.json", dict(recipe))
+        except OSError as error:
+            raise StoreError(
+                f"cannot write to the data folder {self.root}: {error.strerror or error}. "
+                "Choose another with --data or the variable IPOT_DATA."
+            ) from error
+        free = files.free_bytes(folder)
+        if needed > free:
+            raise StoreError(
+                f"{needed / 1e9:.2f} GB are needed in {self.root} and {free / 1e9:.2f} GB are "
+                "free. Make room, or choose another folder with --data or IPOT_DATA."
+            )
+
+    def _write(self, path: Path, arrays: Fields) -> None:
+        try:
+            with files.atomic(path) as temporary:
+                save_file({k: v.detach().cpu().contiguous() for k, v in arrays.items()}, temporary)
+        except (OSError, SafetensorError) as error:
+            raise StoreError(
+                f"cannot write {path}: {error}. What was made before it is kept; make room or "
+                "choose another folder with --data, and run the same command to go on."
+            ) from error
+
+
+def _name(start: int, stop: int) -> str:
+    return f"{start:08d}-{stop:08d}.safetensors"
+
+
+def _pieces(folder: Path) -> list[tuple[int, int, Path]]:
+    """Readable pieces that cover the samples from the first on, longest first where they overlap."""
+    found = []
+    for path in folder.glob("*-*.safetensors"):
+        start, stop = path.stem.split("-")
+        found.append((int(start), -int(stop), path))
+    chain, have = [], 0
+    for start, minus_stop, path in sorted(found):
+        if start == have and -minus_stop > have and _readable(path):
+            chain.append((start, -minus_stop, path))
+            have = -minus_stop
+    return chain
+
+
+def _readable(path: Path) -> bool:
+    """Whether the file is whole: its header gives the length that the file must have."""
+    try:
+        with safe_open(path, "pt"):
+            return True
+    except (SafetensorError, OSError):
+        return False
+
+
+def _read(folder: Path, count: int) -> Fields:
+    pieces = []
+    for start, stop, path in _pieces(folder):
+        if start < count:
+            arrays = load_file(path)
+            pieces.append({k: v[: count - start] for k, v in arrays.items()} if stop > count else arrays)
+    return {name: torch.cat([p[name] for p in pieces]) for name in pieces[0]}

@@ -1,0 +1,70 @@
+"""The same data seen otherwise: fewer sensors, a region left out, another order.
+
+A view that breaks a grid drops it, so a model never meets a lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ipot.data.dataset import Dataset, Ragged, Stacked, from_samples
+from ipot.errors import DataError, UnknownName
+from ipot.spec import Spec
+
+# A mask says of unit coordinates (N, D) in [0, 1] which points are seen.
+Mask = Callable[[Tensor], Tensor]
+
+MASKS: dict[str, Mask] = {
+    "disk": lambda x: (x - 0.5).square().sum(-1) > 0.25**2,
+    "left": lambda x: x[:, 0] <= 0.5,
+    "right": lambda x: x[:, 0] > 0.5,
+    "border": lambda x: ((x < 0.15) | (x > 0.85)).any(-1),
+}
+"""Regions that any problem has: a hole in the middle, one half, the other, a rim alone."""
+
+
+def keep(data: Dataset, fraction: float, *, seed: int = 0) -> Dataset:
+    """A random fraction of the input points, drawn afresh for every sample."""
+    if not 0 < fraction <= 1:
+        raise DataError(f"the fraction of inputs kept must lie in (0, 1], got {fraction}")
+    if fraction == 1:
+        return data
+
+    def choose(index: int, points: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + index)
+        count = max(1, round(fraction * points))
+        return torch.randperm(points, generator=generator)[:count].sort().values
+
+    if isinstance(data, Stacked):
+        points = data.data.values.shape[1]
+        index = torch.stack([choose(i, points) for i in range(len(data))])
+        return Stacked(data.data.take_points(index.to(data.data.values.device)), check=False)
+    samples = [data[i] for i in range(len(data))]
+    return Ragged([s.take_points(choose(i, len(s.points))) for i, s in enumerate(samples)], check=False)
+
+
+def mask(data: Dataset, name: str, spec: Spec, extra: dict[str, Mask] | None = None) -> Dataset:
+    """Only the input points that a named mask lets through."""
+    masks = MASKS | (extra or {})
+    if name not in masks:
+        raise UnknownName(f"unknown mask {name!r} for {spec.name}. Known: {', '.join(sorted(masks))}")
+    low = torch.tensor([a for a, _ in spec.domain])
+    size = torch.tensor([b - a for a, b in spec.domain])
+
+    def seen(points: Tensor) -> Tensor:
+        index = masks[name]((points.cpu() - low) / size).nonzero().squeeze(-1)
+        if len(index) == 0:
+            raise DataError(f"the mask {name!r} leaves no input point")
+        return index.to(points.device)
+
+    if isinstance(data, Stacked) and data.data.points.shape[0] == 1:
+        return Stacked(data.data.take_points(seen(data.data.points[0])), check=False)
+    return from_samples([(s := data[i]).take_points(seen(s.points)) for i in range(len(data))])
+
+
+def limit(data: Dataset, count: int | None) -> Dataset:
+    """The first samples."""
+    return data if count is None or count >= len(data) else data.select(range(count))

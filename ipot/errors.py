@@ -1,0 +1,37 @@
+"""What can go wrong, by who can mend it.
+
+Everything here is meant for a user: the command line prints the message without a traceback and
+exits with a non-zero status. A message says what was expected, what came, and what to do.
+"""
+
+
+class IpotError(Exception):
+    """The root of all errors whose message is written for a user."""
+
+
+class DataError(IpotError):
+    """Data that cannot be used: shapes that disagree, values that are not finite, nothing there."""
+
+
+class Unsupported(IpotError):
+    """A combination that makes no sense, with the reason: a grid model on scattered points."""
+
+
+class UnknownName(IpotError):
+    """A problem, model, preset or flag that does not exist; the message lists those that do."""
+
+
+class Diverged(IpotError):
+    """Training met a loss that is not finite; `step` says where."""
+
+    def __init__(self, step: int, message: str) -> None:
+        super().__init__(message)
+        self.step = step
+
+
+class RunError(IpotError):
+    """A run folder or checkpoint that cannot be read, written or continued."""
+
+
+class StoreError(IpotError):
+    """The data cache cannot be read or filled."""

@@ -1,0 +1,59 @@
+"""Scores of a model on a data set."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from ipot.data.dataset import Dataset
+from ipot.evaluation.metrics import relative_l2
+from ipot.evaluation.predict import predictions
+from ipot.models.base import Operator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """Relative L2 errors over a data set."""
+
+    relative_l2: float
+    """The paper's number: the mean over samples of one norm over times, queries and channels."""
+    per_sample: list[float] = field(repr=False)
+    per_time: list[float]
+    per_channel: list[float]
+    weighted_relative_l2: float | None = None
+    """With quadrature or area weights, where the samples carry them."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def evaluate(
+    model: Operator, data: Dataset, *, batch: int = 16, device: torch.device | str = "cpu"
+) -> Scores:
+    """Predict a whole data set and score it."""
+    model.eval()
+    pairs = predictions(model, data, batch=batch, device=device)
+    return score((p, b.targets, b.query_mask, b.weights) for b, p in pairs)
+
+
+def score(pairs) -> Scores:
+    """Scores from (prediction, targets, mask, weights), batch by batch, in float64."""
+    sample, time, channel, weighted = [], [], [], []
+    for prediction, target, mask, weights in pairs:
+        p, t = prediction.double(), target.double()
+        sample.append(relative_l2(p, t, mask=mask))
+        time.append(relative_l2(p, t, mask=mask, over=(2, 3)))
+        channel.append(relative_l2(p, t, mask=mask, over=(1, 2)))
+        if weights is not None:
+            weighted.append(relative_l2(p, t, mask=mask, weights=weights.double()))
+    errors = torch.cat(sample)
+    return Scores(
+        relative_l2=errors.mean().item(),
+        per_sample=errors.tolist(),
+        per_time=torch.cat(time).mean(0).tolist(),
+        per_channel=torch.cat(channel).mean(0).tolist(),
+        weighted_relative_l2=torch.cat(weighted).mean().item() if weighted else None,
+    )

@@ -1,0 +1,45 @@
+"""Errors, as the field counts them.
+
+The relative L2 error of a sample takes one norm jointly over times, queries and channels, in
+physical units and unweighted; a score is its mean over samples. Beside it stand the same per time,
+per channel, and weighted by quadrature where samples carry weights.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def relative_l2(
+    prediction: Float[Tensor, "B T M K"],
+    target: Float[Tensor, "B T M K"],
+    *,
+    mask: Bool[Tensor, "B M"] | None = None,
+    weights: Float[Tensor, "B1 M"] | None = None,
+    over: tuple[int, ...] = (1, 2, 3),
+) -> Tensor:
+    """‖prediction - target‖ / ‖target‖ over some axes; by default one number for each sample.
+
+    Where a target is zero throughout, the error is the norm of the prediction itself.
+    """
+    factor = _factor(mask, weights)
+    error = (prediction - target).square()
+    norm = target.square()
+    if factor is not None:
+        error, norm = error * factor, norm * factor
+    error, norm = error.sum(over), norm.sum(over)
+    # The square root has no derivative at zero: a perfect sample must not give NaN gradients.
+    error = (error + torch.finfo(error.dtype).tiny).sqrt()
+    return error / torch.where(norm > 0, norm, torch.ones_like(norm)).sqrt()
+
+
+def _factor(mask: Tensor | None, weights: Tensor | None) -> Tensor | None:
+    if mask is None and weights is None:
+        return None
+    if mask is None:
+        factor = weights
+    else:
+        factor = mask.to(torch.float32) if weights is None else weights * mask
+    return factor[:, None, :, None]

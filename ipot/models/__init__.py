@@ -1,0 +1,1 @@
+"""One file for each model: a `Config`, a class, and `MODEL`."""

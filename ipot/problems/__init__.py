@@ -1,0 +1,1 @@
+"""One file for each problem: equation, distribution, solver call, `Spec`, and `PROBLEM`."""

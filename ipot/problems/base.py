@@ -1,0 +1,207 @@
+"""What every problem is, and what those on a regular grid share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from ipot.data.dataset import Dataset, Stacked
+from ipot.data.store import Fields, Report, Store
+from ipot.data.views import Mask
+from ipot.errors import DataError, UnknownName, Unsupported
+from ipot.samples import Batch
+from ipot.spec import Spec
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem(ABC):
+    """A problem is its settings: a frozen dataclass whose fields are the flags of `--problem.`."""
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+    """One line for `ipot problems`."""
+    source: ClassVar[str]
+    """Where the data come from, in words."""
+    sizes: ClassVar[Mapping[str, int]]
+    """How many samples each split has unless said otherwise."""
+    version: ClassVar[int] = 1
+    """Part of the recipe: a change of the generator that changes data must raise it."""
+    piece: ClassVar[int] = 50
+    """Samples solved together and stored as one file."""
+    masks: ClassVar[Mapping[str, Mask]] = {}
+    """Masks of its own, beside those that any problem has."""
+
+    @property
+    @abstractmethod
+    def spec(self) -> Spec:
+        """The facts that a model is sized from."""
+
+    @abstractmethod
+    def generate(
+        self, split: str, indices: range, *, seed: int, device: torch.device, resolution: int | None
+    ) -> Fields:
+        """Solve for some samples; sample i has the same draw in any range and on any device."""
+
+    @abstractmethod
+    def dataset(
+        self, fields: Fields, resolution: int | None, query_resolution: int | None
+    ) -> Dataset:
+        """Fields as samples, inputs and queries each at a resolution of their own."""
+
+    @abstractmethod
+    def bytes_each(self, resolution: int | None) -> int:
+        """What one sample takes on disk."""
+
+    def storage(self, resolution: int | None, query_resolution: int | None) -> int | None:
+        """The resolution to store fields at, so that both can be seen; None if there is no choice."""
+        if resolution is not None or query_resolution is not None:
+            raise Unsupported(f"{self.name} has no grid: it comes at one resolution only")
+        return None
+
+    def with_steps(self, steps: int) -> Self:
+        """The same problem with another horizon."""
+        raise Unsupported(f"{self.name} is steady: it has no steps to take, so leave {steps} out")
+
+    def recipe(self, split: str, seed: int, resolution: int | None) -> dict[str, Any]:
+        """All that the stored arrays depend on; what is merely seen of them is no part of it."""
+        settings = asdict(self)
+        settings.pop("resolution", None)
+        return {
+            "problem": self.name,
+            "version": self.version,
+            "settings": settings,
+            "split": split,
+            "seed": seed,
+            "resolution": resolution,
+        }
+
+    def load(
+        self,
+        split: str,
+        count: int,
+        *,
+        store: Store,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        resolution: int | None = None,
+        query_resolution: int | None = None,
+        report: Report | None = None,
+    ) -> Dataset:
+        """A split as a data set, generated into the store where it is not there yet."""
+        if split not in SPLITS:
+            raise UnknownName(f"unknown split {split!r}. Known: {', '.join(SPLITS)}")
+        if count < 1:
+            raise DataError(f"the {split} split needs at least one sample, got {count}")
+        stored = self.storage(resolution, query_resolution)
+        fields = store.fetch(
+            self.recipe(split, seed, stored),
+            count,
+            lambda indices: self.generate(
+                split, indices, seed=seed, device=torch.device(device), resolution=stored
+            ),
+            piece=self.piece,
+            bytes_each=self.bytes_each(stored),
+            report=report,
+        )
+        return self.dataset(fields, resolution, query_resolution)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridProblem(Problem):
+    """A problem whose fields are solved on one regular grid of `size` points a side.
+
+    A coarser resolution is every k-th node of it, so that all of them show the same function. A
+    periodic grid has nodes i / size and can be thinned by any divisor of size; a closed one has
+    cell centres and can be thinned by any divisor of size - 1, which keeps both ends.
+    """
+
+    periodic: ClassVar[bool] = False
+    rank: ClassVar[int] = 2
+
+    size: int
+    """Points a side that the equation is solved on."""
+    resolution: int
+    """Points a side that a model is trained on."""
+
+    @property
+    def nodes(self) -> int:
+        """Points a side of the solver's grid; a problem may choose them by its other settings."""
+        return self.size
+
+    @property
+    def _closed(self) -> int:
+        """1 where the grid has two ends, 0 where it wraps around."""
+        return 0 if self.periodic else 1
+
+    def resolutions(self) -> list[int]:
+        """The thinnings of the solver's grid, from coarse to fine."""
+        span = self.nodes - self._closed
+        return [d + self._closed for d in range(2, span + 1) if span % d == 0]
+
+    def thins(self, fine: int, coarse: int) -> bool:
+        """Whether the coarse grid is every k-th node of the fine one."""
+        return 1 < coarse <= fine and (fine - self._closed) % (coarse - self._closed) == 0
+
+    def stride(self, fine: int, coarse: int) -> int:
+        """How many nodes of the fine grid lie from one of the coarse grid to the next."""
+        if not self.thins(fine, coarse):
+            possible = ", ".join(str(r) for r in self.resolutions())
+            raise DataError(
+                f"a resolution of {coarse} is not a thinning of {fine} points a side. "
+                f"Possible for {self.name}: {possible}; or choose another --problem.size."
+            )
+        return (fine - self._closed) // (coarse - self._closed)
+
+    def storage(self, resolution: int | None, query_resolution: int | None) -> int:
+        """The coarsest resolution that shows both inputs and queries."""
+        wanted = [resolution or self.resolution]
+        wanted.append(query_resolution or wanted[0])
+        for coarse in wanted:
+            self.stride(self.nodes, coarse)
+        enough = (r for r in self.resolutions() if all(self.thins(r, w) for w in wanted))
+        return next(enough, self.nodes)
+
+    def coordinates(self, resolution: int) -> Tensor:
+        """The nodes of a grid (resolution ** rank, rank), in float64, row by row."""
+        line = (torch.arange(self.nodes, dtype=torch.float64) + 0.5 * self._closed) / self.nodes
+        line = line[:: self.stride(self.nodes, resolution)]
+        return torch.cartesian_prod(*[line] * self.rank).reshape(-1, self.rank)
+
+    def thin(self, field: Tensor, resolution: int) -> Tensor:
+        """Every k-th node along the last axes."""
+        step = self.stride(field.shape[-1], resolution)
+        return field[(..., *[slice(None, None, step)] * self.rank)]
+
+    def stack(
+        self,
+        inputs: Tensor,
+        outputs: Tensor,
+        resolution: int | None,
+        query_resolution: int | None,
+        times: tuple[float, ...] = (1.0,),
+    ) -> Stacked:
+        """Fields (S, C, *grid) and (S, T, *grid) as a stacked data set on shared meshes."""
+        coarse = resolution or self.resolution
+        fine = query_resolution or coarse
+        points = self.coordinates(coarse).float().unsqueeze(0)
+        queries = points if fine == coarse else self.coordinates(fine).float().unsqueeze(0)
+        values = self.thin(inputs, coarse).flatten(2).transpose(1, 2)
+        targets = self.thin(outputs, fine).flatten(2).unsqueeze(-1)
+        return Stacked(
+            Batch(
+                points=points,
+                values=values.float().contiguous(),
+                queries=queries,
+                targets=targets.float().contiguous(),
+                times=times,
+                grid=(coarse,) * self.rank,
+                query_grid=(fine,) * self.rank,
+            )
+        )

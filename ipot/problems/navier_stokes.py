@@ -1,0 +1,125 @@
+"""Two-dimensional Navier-Stokes on the unit torus, as vorticity.
+
+    w_t + v·∇w = ν Δw + f,   v = (ψ_y, -ψ_x),   -Δψ = w
+    f = 0.1 (sin 2π(x + y) + cos 2π(x + y))
+
+Ten frames, one unit of time apart, to the frames that follow: 40 at ν = 1e-3, 20 at 1e-4, 10 at
+1e-5. `convention` chooses the covariance of the initial vorticity: "file" is that of the published
+data, 7³(-Δ + 49)^-2.5; "paper" is the one printed, with 7^1.5 in front.
+Li et al., "Fourier neural operator for parametric PDEs", 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+
+from ipot.data.dataset import Stacked
+from ipot.data.store import Fields
+from ipot.errors import DataError
+from ipot.problems.base import GridProblem
+from ipot.solvers import navier_stokes, random_fields
+from ipot.spec import Need, Spec
+
+HISTORY = 10
+SIGMA = {"file": 7.0**1.5, "paper": 7.0**0.75}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NavierStokes(GridProblem):
+    """Ten frames of vorticity in, the following ones out."""
+
+    name: ClassVar[str] = "navier_stokes"
+    about: ClassVar[str] = "forced 2-D turbulence on the torus: ten frames of vorticity to the next"
+    source: ClassVar[str] = "Fourier pseudo-spectral, integrating-factor Runge-Kutta of order four"
+    sizes: ClassVar[Mapping[str, int]] = {"train": 1000, "validation": 100, "test": 100}
+    periodic: ClassVar[bool] = True
+    piece: ClassVar[int] = 100
+
+    viscosity: float = 1e-3
+    """ν; the paper's are 1e-3, 1e-4 and 1e-5."""
+    steps: int = 0
+    """Frames to predict; 0 takes the paper's: 40, 20 and 10 for the three viscosities."""
+    size: int = 0
+    """Points a side that the equation is solved on; 0 takes 256 for ν below 1e-4, else 128."""
+    resolution: int = 64
+    """Points a side that a model is trained on."""
+    convention: Literal["file", "paper"] = "file"
+    """Which covariance the initial vorticity has."""
+
+    def __post_init__(self) -> None:
+        if self.viscosity <= 0 or self.steps < 0 or self.size < 0:
+            raise DataError("viscosity must be positive; steps and size must not be negative")
+
+    @property
+    def nodes(self) -> int:
+        """Enough for the smallest eddies of the viscosity."""
+        return self.size or (256 if self.viscosity < 9.9e-5 else 128)
+
+    @property
+    def horizon(self) -> int:
+        """Frames to predict."""
+        if self.steps:
+            return self.steps
+        return 40 if self.viscosity > 9.9e-4 else 20 if self.viscosity > 9.9e-5 else 10
+
+    @property
+    def spec(self) -> Spec:
+        """Ten past frames in, one channel out, stepping by one unit of time."""
+        return Spec(
+            name=self.name,
+            inputs=tuple(f"w(t-{HISTORY - 1 - i})" for i in range(HISTORY)),
+            outputs=("w",),
+            domain=((0.0, 1.0), (0.0, 1.0)),
+            periods=(1.0, 1.0),
+            steps=self.horizon,
+            history=HISTORY,
+            symmetries=("diagonal",),
+            provides=frozenset({Need.GRID, Need.SAME_POINTS, Need.FIXED_POINTS}),
+        )
+
+    def generate(
+        self, split: str, indices: range, *, seed: int, device: torch.device, resolution: int | None
+    ) -> Fields:
+        """Draw initial vorticities and record a frame at every unit of time, from t = 1 on."""
+        noise = random_fields.normal(
+            random_fields.periodic_square_noise_shape(256),
+            seed=seed,
+            stream=f"navier_stokes/{split}",
+            indices=indices,
+        )
+        initial = random_fields.periodic_square(
+            noise.to(device), self.nodes, alpha=2.5, tau=7.0, sigma=SIGMA[self.convention]
+        )
+        times = [float(t) for t in range(1, HISTORY + self.horizon + 1)]
+        frames = navier_stokes.solve(initial.float(), viscosity=self.viscosity, times=times)
+        return {"vorticity": self.thin(frames, resolution or self.nodes).float()}
+
+    def dataset(
+        self, fields: Fields, resolution: int | None, query_resolution: int | None
+    ) -> Stacked:
+        """The first ten frames as channels, the rest as targets."""
+        frames = fields["vorticity"]
+        return self.stack(
+            frames[:, :HISTORY],
+            frames[:, HISTORY:],
+            resolution,
+            query_resolution,
+            times=tuple(float(t) for t in range(1, self.horizon + 1)),
+        )
+
+    def bytes_each(self, resolution: int | None) -> int:
+        """All frames in float32."""
+        return 4 * (HISTORY + self.horizon) * (resolution or self.nodes) ** 2
+
+    def with_steps(self, steps: int) -> NavierStokes:
+        """The same flow followed for longer or shorter."""
+        if steps < 1:
+            raise DataError(f"a rollout needs at least one step, got {steps}")
+        return replace(self, steps=steps)
+
+
+PROBLEM = NavierStokes()

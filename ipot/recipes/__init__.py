@@ -1,0 +1,1 @@
+"""Whole experiments as functions that return settings."""

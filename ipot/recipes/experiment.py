@@ -1,0 +1,297 @@
+"""An experiment: a problem, a model, and how to train one on the other.
+
+`experiment` turns names and a preset into settings, `build` turns settings into a model, `run`
+does all of it and leaves a run folder, and `restore` reads one back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ipot import files, registry
+from ipot.config import Run, environment, from_dict, to_dict
+from ipot.data.dataset import Dataset
+from ipot.data.statistics import Statistics
+from ipot.data.store import Store
+from ipot.device import choose
+from ipot.errors import RunError, UnknownName
+from ipot.models.base import Operator, normalized
+from ipot.problems.base import Problem
+from ipot.recipes import default, paper
+from ipot.spec import Spec
+from ipot.training import checkpoint
+from ipot.training.distributed import World, world
+from ipot.training.settings import Training
+from ipot.training.trainer import Result, train
+
+PRESETS = ("default", "paper")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """How many samples, and the seed they are drawn from."""
+
+    train: int = 1000
+    """Training samples."""
+    validation: int = 100
+    """Samples that choose the best epoch; the test split is opened by evaluation alone."""
+    test: int = 200
+    """Test samples."""
+    seed: int = 0
+    """Seed of the draws."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """All settings of a run. `names` are what the registry knows problem and model by."""
+
+    problem: Problem
+    model: Any
+    training: Training
+    data: Data
+    problem_name: str
+    model_name: str = "ipot"
+    preset: str = "default"
+    normalize: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for config.json."""
+        return {
+            "problem": {"name": self.problem_name, **to_dict(self.problem)},
+            "model": {"name": self.model_name, **to_dict(self.model)},
+            "training": to_dict(self.training),
+            "data": to_dict(self.data),
+            "preset": self.preset,
+            "normalize": self.normalize,
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any], where: str) -> Experiment:
+        """The same from config.json."""
+        try:
+            problem, model = dict(content["problem"]), dict(content["model"])
+            problem_name, model_name = problem.pop("name"), model.pop("name")
+            problem_kind = type(registry.find("problems", problem_name))
+            model_kind = registry.module("models", model_name).Config
+            return cls(
+                problem=from_dict(problem_kind, problem, where),
+                model=from_dict(model_kind, model, where),
+                training=from_dict(Training, content["training"], where),
+                data=from_dict(Data, content["data"], where),
+                problem_name=problem_name,
+                model_name=model_name,
+                preset=content["preset"],
+                normalize=content["normalize"],
+            )
+        except (KeyError, TypeError) as error:
+            raise RunError(f"{where} is not a run of this version: {error!r}") from error
+
+
+def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Experiment:
+    """The settings of a preset, to be changed with `dataclasses.replace`."""
+    if preset not in PRESETS:
+        raise UnknownName(f"unknown preset {preset!r}. Known: {', '.join(PRESETS)}")
+    found = registry.find("problems", problem)
+    module = registry.module("models", model)
+    registry.find("models", model)
+    if model != "ipot":
+        if preset == "paper":
+            raise UnknownName(f"the preset `paper` is IPOT's; {model} has --preset default")
+        recipe = default.Recipe(module.Config(), Training())
+    elif preset == "paper":
+        recipe = default.Recipe(paper.model(found.name), paper.training(found.name), False)
+    else:
+        recipe = default.recipe(found.name)
+    return Experiment(
+        problem=found,
+        model=recipe.model,
+        training=recipe.training,
+        data=Data(**found.sizes),
+        problem_name=problem,
+        model_name=model,
+        preset=preset,
+        normalize=recipe.normalize,
+    )
+
+
+def build(settings: Experiment, statistics: Statistics | None = None) -> Operator:
+    """The model, with its initial weights drawn from the training seed.
+
+    Without statistics the scales are 1, for weights that bring their own.
+    """
+    return build_model(
+        settings.model_name,
+        settings.model,
+        settings.problem.spec,
+        seed=settings.training.seed,
+        statistics=statistics,
+    )
+
+
+def build_model(
+    name: str, config: Any, spec: Spec, *, seed: int = 0, statistics: Statistics | None = None
+) -> Operator:
+    """A named model for a spec."""
+    kind = registry.find("models", name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            inner = kind(config, spec)
+        except ValueError as error:
+            raise RunError(f"the settings of {name} do not fit {spec.name}: {error}") from error
+    sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
+    return normalized(inner, statistics or Statistics.identity(*sizes))
+
+
+def load_data(
+    settings: Experiment,
+    split: str,
+    *,
+    store: Store,
+    device: torch.device,
+    report: Callable[[str, int, int], None] | None = None,
+    **view: Any,
+) -> Dataset:
+    """A split of an experiment's problem."""
+    return settings.problem.load(
+        split,
+        getattr(settings.data, split),
+        store=store,
+        seed=settings.data.seed,
+        device=device,
+        report=None if report is None else lambda done, count: report(split, done, count),
+        **view,
+    )
+
+
+def run(
+    settings: Experiment,
+    out: Path | str,
+    *,
+    device: str = "auto",
+    store: Store | None = None,
+    start_from: Path | str | None = None,
+    report: Callable[[str, int, int], None] | None = None,
+    quiet: bool = False,
+) -> Result:
+    """Generate, train, and leave a run folder.
+
+    `start_from` is another run whose best weights (and scales) are taken as the start.
+    """
+    place = choose(device)
+    with world(place) as here:
+        train_data, validation = _splits(settings, store or Store(), place, here, report)
+        statistics_ = Statistics.of(train_data) if settings.normalize else None
+        model = build(settings, statistics_)
+        if start_from is not None:
+            source = Run.open(start_from)
+            weights, _ = checkpoint.load(source.best)
+            checkpoint.load_weights(model, weights, source.best)
+        extra = {"environment": environment()}
+        if start_from is not None:
+            extra["start_from"] = str(start_from)
+        folder = Run(Path(out))
+        if here.first:
+            folder = Run.create(out, settings.as_dict() | extra)
+        here.barrier()
+        return train(
+            model,
+            train_data,
+            validation,
+            settings.training,
+            folder,
+            device=place,
+            world=here,
+            quiet=quiet or not here.first,
+        )
+
+
+def resume(
+    path: Path | str, *, device: str = "auto", store: Store | None = None, quiet: bool = False
+) -> Result:
+    """Continue a run from its last checkpoint; before the first one, from its start."""
+    folder = Run.open(path)
+    settings = Experiment.from_dict(folder.config(), str(folder.config_file))
+    place = choose(device)
+    with world(place) as here:
+        train_data, validation = _splits(settings, store or Store(), place, here, None)
+        model = build(settings, Statistics.of(train_data) if settings.normalize else None)
+        source = folder.config().get("start_from")
+        if source is not None and not folder.last.exists():
+            weights, _ = checkpoint.load(Run.open(source).best)
+            checkpoint.load_weights(model, weights, source)
+        return train(
+            model,
+            train_data,
+            validation,
+            settings.training,
+            folder,
+            device=place,
+            world=here,
+            quiet=quiet or not here.first,
+        )
+
+
+def run_seeds(
+    settings: Experiment, out: Path | str, seeds: list[int], **options: Any
+) -> dict[str, Any]:
+    """The same experiment with several training seeds, and the mean and spread of its errors.
+
+    A seed whose run has ended is not trained again; one that was stopped goes on.
+    """
+    rows = []
+    for seed in seeds:
+        folder = Path(out) / f"seed-{seed}"
+        if Run(folder).config_file.exists():
+            keep = ("device", "store", "quiet")
+            result = resume(folder, **{k: v for k, v in options.items() if k in keep})
+        else:
+            changed = replace(settings, training=replace(settings.training, seed=seed))
+            result = run(changed, folder, **options)
+        rows.append({"seed": seed, "best_validation": result.best_validation})
+    errors = [row["best_validation"] for row in rows]
+    summary = {
+        "runs": rows,
+        "mean": statistics.fmean(errors),
+        "spread": statistics.stdev(errors) if len(errors) > 1 else 0.0,
+    }
+    files.write_json(Path(out) / "seeds.json", summary)
+    return summary
+
+
+def restore(
+    path: Path | str, device: torch.device | str = "cpu", weights: str = "best"
+) -> tuple[Operator, Experiment]:
+    """A trained model and its settings from a run folder."""
+    folder = Run.open(path)
+    settings = Experiment.from_dict(folder.config(), str(folder.config_file))
+    model = build(settings)
+    if weights == "best":
+        tensors, _ = checkpoint.load(folder.best)
+    else:
+        tensors, _ = checkpoint.load(folder.last)
+        tensors = checkpoint.of_prefix("model", tensors)
+    checkpoint.load_weights(model, tensors, folder.path)
+    return model.to(device).eval(), settings
+
+
+def _splits(settings, store, place, here: World, report) -> tuple[Dataset, Dataset]:
+    """Training and validation data; the first process generates, the others then read."""
+
+    def load() -> tuple[Dataset, Dataset]:
+        keys = {"store": store, "device": place, "report": report}
+        return load_data(settings, "train", **keys), load_data(settings, "validation", **keys)
+
+    if here.first:
+        data = load()
+    here.barrier()
+    return data if here.first else load()
+
+

@@ -1,0 +1,183 @@
+"""How a set of points is looked at: a line, a grid, a cloud, a map of the globe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ipot.report.style import INK, Axes, Scale, ScalarMappable
+
+Extent = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Points in the plane of the paper.
+
+    `keep` picks the points that are shown, None for all. A grid keeps its two-dimensional `shape`.
+    `note` says in words what the reader must know of a projection.
+    """
+
+    kind: Literal["empty", "line", "grid", "mesh", "cloud"]
+    x: np.ndarray
+    y: np.ndarray
+    shape: tuple[int, int] | None = None
+    keep: np.ndarray | slice | None = None
+    labels: tuple[str, str] = ("x", "y")
+    note: str = ""
+
+    @property
+    def plane(self) -> bool:
+        """Whether positions fill a plane; a line has values on its second axis."""
+        return self.kind in ("grid", "mesh", "cloud")
+
+    @property
+    def extent(self) -> Extent:
+        """Left, right, bottom, top; a grid reaches half a cell beyond its nodes."""
+        if self.kind == "grid":
+            x, y = _edges(self.x), _edges(self.y)
+        else:
+            x, y = self.x, self.y
+        return float(x.min()), float(x.max()), float(y.min()), float(y.max())
+
+    def pick(self, values: np.ndarray) -> np.ndarray:
+        """The values at the points that are shown."""
+        return values if self.keep is None else values[self.keep]
+
+    def paint(self, axes: Axes, values: np.ndarray | None, scale: Scale) -> ScalarMappable | None:
+        """Draw values into a panel whose size and limits are already set."""
+        limits = {"cmap": scale.cmap, "vmin": scale.low, "vmax": scale.high}
+        if values is None:
+            axes.scatter(self.x, self.y, s=self._sizes(axes), color=INK, linewidths=0)
+            return None
+        values = self.pick(values)
+        if self.kind == "grid":
+            return _paint_grid(axes, self.x, self.y, values, limits)
+        if self.kind == "mesh" and self.shape is not None:
+            x, y, c = (a.reshape(self.shape) for a in (self.x, self.y, values))
+            return axes.pcolormesh(x, y, c, shading="gouraud", rasterized=True, **limits)
+        # Large markers first, so that a refined region stays visible on top of a coarse one.
+        size = self._sizes(axes)
+        order = np.argsort(-size, kind="stable")
+        few = len(values) <= 500
+        return axes.scatter(
+            self.x[order],
+            self.y[order],
+            s=size[order],
+            c=values[order],
+            linewidths=0.3 if few else 0.0,
+            edgecolors=INK if few else "none",
+            rasterized=len(values) > 2000,
+            **limits,
+        )
+
+    def _sizes(self, axes: Axes) -> np.ndarray:
+        """Marker areas in points squared: each as wide as the distance to its neighbours."""
+        from scipy.spatial import cKDTree
+
+        count = len(self.x)
+        if count < 2:
+            return np.full(count, 36.0)
+        box = axes.get_window_extent()
+        dots = 72 / axes.figure.dpi
+        (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
+        paper = np.stack(
+            [self.x * box.width * dots / (x1 - x0), self.y * box.height * dots / (y1 - y0)], axis=1
+        )
+        distance, _ = cKDTree(paper).query(paper, k=min(5, count))
+        few = count <= 500
+        widest = 6.0 if few else 16.0
+        return np.clip((0.8 if few else 1.35) * distance[:, 1:].mean(axis=1), 0.7, widest) ** 2
+
+
+def view(points: np.ndarray, grid: tuple[int, ...] | None = None) -> View:
+    """Choose how to look at points (n, d)."""
+    count, dimension = points.shape
+    nothing = np.empty(0)
+    if count == 0:
+        return View("empty", nothing, nothing)
+    if dimension == 1:
+        return View("line", points[:, 0], np.zeros(count), labels=("x", ""))
+    if dimension == 2:
+        return _plane(points[:, 0], points[:, 1], grid)
+    if dimension == 3 and np.allclose((points**2).sum(axis=1), 1.0, atol=1e-3):
+        return _globe(points, grid)
+    if grid is not None and len(grid) == 3 and dimension == 3:
+        # One slice of a block; a projection would paint the slices over each other.
+        keep = np.arange(count).reshape(grid)[:, :, -1].ravel()
+        x, y, z = points[keep].T
+        note = f"slice z = {z.mean():.3g}"
+        return _plane(x, y, grid[:2], keep=keep, note=note)
+    order = np.argsort(points[:, 2], kind="stable")
+    x, y = points[order, 0], points[order, 1]
+    return View("cloud", x, y, keep=order, note=f"x, y of {dimension} coordinates")
+
+
+def _plane(
+    x: np.ndarray,
+    y: np.ndarray,
+    grid: tuple[int, ...] | None,
+    *,
+    keep: np.ndarray | None = None,
+    labels: tuple[str, str] = ("x", "y"),
+    note: str = "",
+) -> View:
+    if grid is None or len(grid) != 2 or min(grid) < 2:
+        return View("cloud", x, y, keep=keep, labels=labels, note=note)
+    shape = (grid[0], grid[1])
+    axes = _rectangle(x.reshape(shape), y.reshape(shape))
+    if axes is None:
+        return View("mesh", x, y, shape=shape, keep=keep, labels=labels, note=note)
+    # Rows of y, columns of x, both rising: what images want, whatever the order of the grid.
+    xs, ys, swap = axes
+    index = np.arange(len(x)).reshape(shape)
+    index = (index.T if swap else index)[np.ix_(np.argsort(ys), np.argsort(xs))].ravel()
+    keep = index if keep is None else keep[index]
+    return View("grid", np.sort(xs), np.sort(ys), shape, keep, labels, note)
+
+
+def _globe(points: np.ndarray, grid: tuple[int, ...] | None) -> View:
+    """Unit vectors as longitude and latitude in degrees."""
+    # The small shift keeps a meridian whole that rounding scatters to both sides of zero.
+    longitude = (np.degrees(np.arctan2(points[:, 1], points[:, 0])) + 1e-3) % 360 - 1e-3
+    latitude = np.degrees(np.arcsin(np.clip(points[:, 2], -1, 1)))
+    labels = ("longitude (°)", "latitude (°)")
+    if grid is not None and len(grid) == 2:
+        # A pole has every longitude: let it follow the rest of its meridian.
+        table = longitude.reshape(grid).copy()
+        table[(np.abs(latitude) > 89.99).reshape(grid)] = np.nan
+        for axis in (0, 1):
+            line = np.nanmean(table, axis=axis, keepdims=True)
+            if np.nanmax(np.abs(table - line)) < 1e-2:
+                longitude = np.broadcast_to(line, grid).ravel()
+    return _plane(longitude, latitude, grid, labels=labels)
+
+
+def _rectangle(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool] | None:
+    """The two coordinate lines of a rectilinear grid, and whether x runs along the first axis."""
+    tolerance = 1e-4 * max(np.ptp(x), np.ptp(y))
+    for swap, (a, b) in ((False, (x, y)), (True, (x.T, y.T))):
+        straight = np.ptp(a, axis=0).max() < tolerance and np.ptp(b, axis=1).max() < tolerance
+        if straight and np.ptp(a[0]) > 0 and np.ptp(b[:, 0]) > 0:
+            return a[0], b[:, 0], swap
+    return None
+
+
+def _edges(nodes: np.ndarray) -> np.ndarray:
+    """Cell borders halfway between nodes, the outer ones by reflection."""
+    inner = (nodes[1:] + nodes[:-1]) / 2
+    return np.concatenate([[2 * nodes[0] - inner[0]], inner, [2 * nodes[-1] - inner[-1]]])
+
+
+def _paint_grid(
+    axes: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, limits: dict
+) -> ScalarMappable:
+    x, y = _edges(x), _edges(y)
+    values = values.reshape(len(y) - 1, len(x) - 1)
+    if all(np.allclose(np.diff(e), np.diff(e).mean(), rtol=1e-2) for e in (x, y)):
+        extent = (x[0], x[-1], y[0], y[-1])
+        # Aspect belongs to the layout; imshow would take it over.
+        return axes.imshow(values, origin="lower", extent=extent, aspect="auto", **limits)
+    return axes.pcolormesh(x, y, values, shading="flat", rasterized=True, **limits)

@@ -1,0 +1,318 @@
+"""The two types that everything passes through.
+
+One legend of axes for the whole package:
+
+    B batch   N input points   M queries   T times
+    D input dimension   E query dimension   C input channels   K output channels   P parameters
+
+A `Sample` is one case, ragged and unpadded. A `Batch` is several, padded and masked. Two types, so
+that each can be checked strictly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ipot.errors import DataError
+
+
+Item = TypeVar("Item", "Sample", "Batch")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sample:
+    """One case: values at points in, targets at queries and times out.
+
+    `queries` may carry a leading T where the mesh moves. `times` are whole multiples of the
+    problem's `dt`; a steady case has the single time 1. `grid` and `query_grid` are the shapes of
+    points and queries where they form a regular grid, in row-major order.
+    """
+
+    points: Float[Tensor, "N D"]
+    values: Float[Tensor, "N C"]
+    queries: Float[Tensor, "*T M E"]
+    targets: Float[Tensor, "T M K"] | None = None
+    times: tuple[float, ...] = (1.0,)
+    parameters: Float[Tensor, " P"] | None = None
+    weights: Float[Tensor, " M"] | None = None
+    edges: Int[Tensor, "two_ends edges"] | None = None
+    grid: tuple[int, ...] | None = None
+    query_grid: tuple[int, ...] | None = None
+    index: int = 0
+
+    def __post_init__(self) -> None:
+        _check_rank("points", self.points, 2, "(N, D)")
+        _check_rank("values", self.values, 2, "(N, C)")
+        if self.queries.ndim not in (2, 3):
+            raise DataError(f"queries must be (M, E) or (T, M, E), got {_shape(self.queries)}")
+        _check_sizes(self, batched=False)
+
+    def astype(self, dtype: torch.dtype) -> Sample:
+        """The sample with its floating-point tensors in another precision."""
+        return _map(self, lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+    def take_points(self, index: Int[Tensor, " n"]) -> Sample:
+        """The same sample seen through some of its input points; grid and edges no longer hold."""
+        return replace(
+            self, points=self.points[index], values=self.values[index], grid=None, edges=None
+        )
+
+    def take_queries(self, index: Int[Tensor, " m"]) -> Sample:
+        """The same sample asked at some of its queries."""
+        return replace(
+            self,
+            queries=self.queries[..., index, :],
+            targets=None if self.targets is None else self.targets[:, index],
+            weights=None if self.weights is None else self.weights[index],
+            query_grid=None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Batch:
+    """Samples side by side. True in a mask means a real row; None means that all rows are real.
+
+    `points`, `queries` and `weights` may keep a leading 1: one mesh shared by the whole batch, so
+    that whatever depends on positions alone is computed once and not once per sample.
+    """
+
+    points: Float[Tensor, "B1 N D"]
+    values: Float[Tensor, "B N C"]
+    queries: Float[Tensor, "B2 *T M E"]
+    targets: Float[Tensor, "B T M K"] | None = None
+    times: tuple[float, ...] = (1.0,)
+    parameters: Float[Tensor, "B P"] | None = None
+    weights: Float[Tensor, "B3 M"] | None = None
+    point_mask: Bool[Tensor, "B N"] | None = None
+    query_mask: Bool[Tensor, "B M"] | None = None
+    edges: Int[Tensor, "two_ends edges"] | None = None
+    grid: tuple[int, ...] | None = None
+    query_grid: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_rank("points", self.points, 3, "(B, N, D) or (1, N, D)")
+        _check_rank("values", self.values, 3, "(B, N, C)")
+        if self.queries.ndim not in (3, 4):
+            raise DataError(
+                f"queries must be (B, M, E) or (B, T, M, E), got {_shape(self.queries)}"
+            )
+        for name in ("points", "queries", "weights"):
+            tensor = getattr(self, name)
+            if tensor is not None and tensor.shape[0] not in (1, self.size):
+                raise DataError(
+                    f"{name} of a batch of {self.size} must lead with {self.size} or 1, "
+                    f"got {_shape(tensor)}"
+                )
+        _check_sizes(self, batched=True)
+
+    @property
+    def size(self) -> int:
+        """B, the number of samples."""
+        return self.values.shape[0]
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+        """The batch with every tensor on a device."""
+        return _map(self, lambda t: t.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Batch:
+        """The batch in page-locked memory, from where copies to a GPU overlap with work."""
+        return _map(self, Tensor.pin_memory)
+
+    def astype(self, dtype: torch.dtype) -> Batch:
+        """The batch with its floating-point tensors in another precision."""
+        return _map(self, lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+    def take(self, index: Int[Tensor, " b"]) -> Batch:
+        """Some of the samples. A shared mesh stays shared; the index lives on the batch's device."""
+
+        def rows(tensor: Tensor | None) -> Tensor | None:
+            if tensor is None or (tensor.shape[0] == 1 and self.size != 1):
+                return tensor
+            return tensor.index_select(0, index)
+
+        if self.edges is not None:
+            raise DataError("edges are numbered over the whole batch: collate the samples instead")
+        names = ("points", "values", "queries", "targets", "parameters", "weights")
+        masks = ("point_mask", "query_mask")
+        return replace(self, **{name: rows(getattr(self, name)) for name in (*names, *masks)})
+
+    def take_points(self, index: Int[Tensor, "*B n"]) -> Batch:
+        """Some of the input points: one choice (n) for all samples, or one for each (B, n)."""
+        return replace(
+            self,
+            points=_rows(self.points, index),
+            values=_rows(self.values, index),
+            point_mask=None if self.point_mask is None else _rows(self.point_mask, index),
+            grid=None,
+            edges=None,
+        )
+
+    def take_queries(self, index: Int[Tensor, " m"]) -> Batch:
+        """Some of the queries, the same for all samples."""
+        return replace(
+            self,
+            queries=self.queries.index_select(-2, index),
+            targets=None if self.targets is None else self.targets.index_select(2, index),
+            weights=None if self.weights is None else self.weights.index_select(1, index),
+            query_mask=None if self.query_mask is None else self.query_mask.index_select(1, index),
+            query_grid=None,
+        )
+
+
+def collate(samples: Sequence[Sample]) -> Batch:
+    """Pad samples to the longest and mask the rest.
+
+    Tensors that are the same object in all samples (a shared mesh) are kept once. Rows of padding
+    hold zeros; the masks are None where nothing was padded.
+    """
+    if not samples:
+        raise DataError("a batch needs at least one sample, got none")
+    first = samples[0]
+    for sample in samples:
+        if sample.times != first.times:
+            raise DataError(
+                f"samples of one batch must have the same times: sample {first.index} has "
+                f"{first.times}, sample {sample.index} has {sample.times}"
+            )
+    points = [s.points for s in samples]
+    queries = [s.queries for s in samples]
+    return Batch(
+        points=_shared_or_padded(points, 0),
+        values=_pad([s.values for s in samples], 0),
+        queries=_shared_or_padded(queries, -2),
+        targets=_pad_optional([s.targets for s in samples], 1, "targets"),
+        times=first.times,
+        parameters=_pad_optional([s.parameters for s in samples], 0, "parameters"),
+        weights=_pad_optional([s.weights for s in samples], 0, "weights"),
+        point_mask=_mask([len(p) for p in points], points[0].device),
+        query_mask=_mask([q.shape[-2] for q in queries], queries[0].device),
+        edges=_offset_edges(samples),
+        grid=_common([s.grid for s in samples]),
+        query_grid=_common([s.query_grid for s in samples]),
+    )
+
+
+def _map(item: Item, function: Callable[[Tensor], Tensor]) -> Item:
+    changes = {
+        f.name: function(value)
+        for f in fields(item)
+        if isinstance(value := getattr(item, f.name), Tensor)
+    }
+    return replace(item, **changes)
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(tensor.shape)
+
+
+def _check_rank(name: str, tensor: Tensor, rank: int, axes: str) -> None:
+    if tensor.ndim != rank:
+        raise DataError(f"{name} must be {axes}, got shape {_shape(tensor)}")
+
+
+def _check_sizes(item: Sample | Batch, *, batched: bool) -> None:
+    """The sizes that must agree, said in the legend's letters."""
+    lead = 1 if batched else 0
+    n, m = item.values.shape[lead], item.queries.shape[-2]
+    if item.points.shape[lead] != n:
+        raise DataError(
+            f"points and values disagree on N: {item.points.shape[lead]} points "
+            f"{_shape(item.points)}, {n} rows of values {_shape(item.values)}"
+        )
+    if n == 0 and (item.parameters is None or item.parameters.shape[-1] == 0):
+        raise DataError("no input points and no parameters: there is nothing to predict from")
+    if m == 0:
+        raise DataError("no queries: give at least one point to predict at")
+    if not item.times:
+        raise DataError("times is empty: a steady case has the single time 1.0")
+    t = len(item.times)
+    if item.queries.ndim == 3 + lead and item.queries.shape[lead] != t:
+        raise DataError(f"moving queries {_shape(item.queries)} need {t} times, one for each")
+    if item.targets is not None:
+        expected = (*(item.values.shape[:1] if batched else ()), t, m)
+        if item.targets.ndim != 3 + lead or _shape(item.targets)[:-1] != expected:
+            raise DataError(
+                f"targets must be {(*expected, 'K')} to match {t} times and {m} queries, "
+                f"got {_shape(item.targets)}"
+            )
+    if item.weights is not None and item.weights.shape[-1] != m:
+        raise DataError(f"weights must be one for each of {m} queries, got {_shape(item.weights)}")
+    for name, count in (("grid", n), ("query_grid", m)):
+        grid = getattr(item, name)
+        if grid is not None and torch.Size(grid).numel() != count:
+            raise DataError(f"{name} {grid} has {torch.Size(grid).numel()} nodes, not {count}")
+
+
+def _rows(tensor: Tensor, index: Tensor) -> Tensor:
+    """Rows of axis 1, chosen alike for all (n) or for each sample (B, n)."""
+    if index.ndim == 1:
+        return tensor.index_select(1, index)
+    tensor = tensor.expand(index.shape[0], *tensor.shape[1:])
+    wide = index if tensor.ndim == 2 else index.unsqueeze(-1).expand(-1, -1, tensor.shape[-1])
+    return tensor.gather(1, wide)
+
+
+def _pad(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Stack, with zeros behind the shorter ones along one axis."""
+    longest = max(t.shape[axis] for t in tensors)
+    if all(t.shape[axis] == longest for t in tensors):
+        return _stack(tensors)
+    shape = list(tensors[0].shape)
+    shape[axis] = longest
+    out = tensors[0].new_zeros(len(tensors), *shape)
+    for row, tensor in zip(out, tensors, strict=True):
+        try:
+            row.narrow(axis, 0, tensor.shape[axis]).copy_(tensor)
+        except RuntimeError as error:
+            raise DataError(
+                f"samples of one batch disagree: {_shape(tensor)} beside {_shape(tensors[0])}"
+            ) from error
+    return out
+
+
+def _stack(tensors: Sequence[Tensor]) -> Tensor:
+    try:
+        return torch.stack(list(tensors))
+    except RuntimeError as error:
+        shapes = sorted({_shape(t) for t in tensors})
+        raise DataError(f"samples of one batch disagree in shape: {shapes}") from error
+
+
+def _shared_or_padded(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    if all(t is tensors[0] for t in tensors):
+        return tensors[0].unsqueeze(0)
+    return _pad(tensors, axis)
+
+
+def _pad_optional(tensors: Sequence[Tensor | None], axis: int, name: str) -> Tensor | None:
+    present = [t for t in tensors if t is not None]
+    if not present:
+        return None
+    if len(present) != len(tensors):
+        raise DataError(f"{len(present)} of {len(tensors)} samples have {name}: all or none must")
+    return _pad(present, axis)
+
+
+def _mask(lengths: Sequence[int], device: torch.device) -> Tensor | None:
+    if len(set(lengths)) == 1:
+        return None
+    columns = torch.arange(max(lengths), device=device)
+    return columns < torch.tensor(lengths, device=device).unsqueeze(1)
+
+
+def _common(grids: Sequence[tuple[int, ...] | None]) -> tuple[int, ...] | None:
+    return grids[0] if len(set(grids)) == 1 else None
+
+
+def _offset_edges(samples: Sequence[Sample]) -> Tensor | None:
+    """Edges of all samples, numbered over the rows of the padded batch."""
+    if any(s.edges is None for s in samples):
+        return None
+    longest = max(len(s.points) for s in samples)
+    return torch.cat([s.edges + i * longest for i, s in enumerate(samples)], dim=1)

@@ -1,0 +1,82 @@
+"""The facts of a problem that models are sized from, and what a model may need of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ipot.errors import Unsupported
+
+
+class Need(Enum):
+    """Structure that some systems need and some problems have; the value says it in words."""
+
+    GRID = "points that form a regular grid"
+    EDGES = "mesh edges between the points"
+    SAME_POINTS = "queries at the input points"
+    FIXED_POINTS = "the same input points in every sample"
+
+
+Bounds = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What a model must know of a problem before it sees a sample.
+
+    `history` past frames of every output lead the input channels, oldest first; the channels behind
+    them are static. `dt` is the time that one step of a processor advances. A steady problem has
+    one step and `dt` 1.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    domain: Bounds
+    periods: tuple[float | None, ...] = ()
+    query_domain: Bounds = ()
+    query_periods: tuple[float | None, ...] = ()
+    parameters: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    dt: float = 1.0
+    steps: int = 1
+    history: int = 0
+    symmetries: tuple[str, ...] = ()
+    provides: frozenset[Need] = frozenset()
+
+    def __post_init__(self) -> None:
+        # Inputs and queries share a space unless the problem says otherwise.
+        object.__setattr__(self, "periods", self.periods or (None,) * len(self.domain))
+        if not self.query_domain:
+            object.__setattr__(self, "query_domain", self.domain)
+            object.__setattr__(self, "query_periods", self.periods)
+        if not self.query_periods:
+            object.__setattr__(self, "query_periods", (None,) * len(self.query_domain))
+        if len(self.periods) != len(self.domain):
+            raise ValueError(f"{len(self.periods)} periods for {len(self.domain)} coordinates")
+        if len(self.query_periods) != len(self.query_domain):
+            raise ValueError("one period (or None) is needed for every query coordinate")
+
+    @property
+    def dimension(self) -> int:
+        """D, the number of coordinates of an input point."""
+        return len(self.domain)
+
+    @property
+    def query_dimension(self) -> int:
+        """E, the number of coordinates of a query."""
+        return len(self.query_domain)
+
+    @property
+    def channels(self) -> int:
+        """C, the number of input channels."""
+        return len(self.inputs)
+
+    def require(self, model: str, needs: frozenset[Need]) -> None:
+        """Raise `Unsupported`, with the reason, where this problem lacks what a model needs."""
+        missing = sorted(need.value for need in needs - self.provides)
+        if missing:
+            raise Unsupported(
+                f"{model} needs {' and '.join(missing)}; {self.name} has none of that. "
+                "Choose another model (`ipot models` lists what each needs)."
+            )

@@ -1,0 +1,112 @@
+"""Every random choice of a step, as a function of (seed, step) alone.
+
+A run that was stopped and one that was not draw the same numbers, and so do all processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from ipot import symmetry
+from ipot.data.dataset import Dataset, Ragged, Stacked
+from ipot.errors import DataError
+from ipot.samples import Batch, collate
+from ipot.seeds import generator
+from ipot.spec import Spec
+from ipot.training.settings import Training
+
+BUCKET = 32
+"""Batches of ragged samples that are sorted by size together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """The choices of one step, on the CPU. None means all of it, or nothing to choose."""
+
+    index: Tensor
+    points: Tensor | None = None
+    queries: Tensor | None = None
+    symmetry: Tensor | None = None
+
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """In a fixed order."""
+        return self.index, self.points, self.queries, self.symmetry
+
+
+class Draws:
+    """The sequence of all steps. `rank` of `world` takes its share of every batch."""
+
+    def __init__(
+        self, data: Dataset, spec: Spec, settings: Training, *, rank: int = 0, world: int = 1
+    ) -> None:
+        self.data, self.spec, self.settings = data, spec, settings
+        self.rank, self.world = rank, world
+        self.batch = min(settings.batch, len(data))
+        if self.batch % world:
+            raise DataError(f"a batch of {self.batch} does not divide among {world} processes")
+        self.steps_per_epoch = len(data) // self.batch
+        self._order = lru_cache(maxsize=2)(self._shuffle)
+
+    def __call__(self, step: int) -> Draw:
+        """The choices of a step, counted from 0."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        random = generator(self.settings.seed, "step", step)
+        index = self._order(epoch)[place]
+        points = queries = element = None
+        if isinstance(self.data, Stacked):
+            whole = self.data.data
+            points = _subset(whole.values.shape[1], self.settings.points, random)
+            queries = _subset(whole.queries.shape[-2], self.settings.queries, random)
+        if self.settings.augment:
+            element = symmetry.draw(self.spec, self.batch, random)
+            element = element[self.rank :: self.world]
+        return Draw(index[self.rank :: self.world], points, queries, element)
+
+    def stacked_batch(self, draw: Draw) -> Batch:
+        """The batch of a draw whose tensors lie on the data's device; safe to capture."""
+        batch = self.data.batch(draw.index)
+        if draw.symmetry is not None:
+            batch = symmetry.apply(batch, draw.symmetry, self.spec)
+        if draw.points is not None:
+            batch = batch.take_points(draw.points)
+        if draw.queries is not None:
+            batch = batch.take_queries(draw.queries)
+        return batch
+
+    def ragged_batch(self, step: int) -> Batch:
+        """The batch of a step, collated; subsets are drawn for each sample."""
+        draw = self(step)
+        samples = []
+        for i in draw.index.tolist():
+            sample, random = self.data[i], generator(self.settings.seed, "sample", step, i)
+            points = _subset(len(sample.points), self.settings.points, random)
+            queries = _subset(sample.queries.shape[-2], self.settings.queries, random)
+            sample = sample if points is None else sample.take_points(points)
+            samples.append(sample if queries is None else sample.take_queries(queries))
+        batch = collate(samples)
+        if draw.symmetry is not None:
+            batch = symmetry.apply(batch, draw.symmetry, self.spec)
+        return batch
+
+    def _shuffle(self, epoch: int) -> Tensor:
+        """An epoch's batches (steps, batch). Ragged samples of like size come together."""
+        random = generator(self.settings.seed, "epoch", epoch)
+        order = torch.randperm(len(self.data), generator=random)
+        order = order[: self.steps_per_epoch * self.batch]
+        if isinstance(self.data, Ragged):
+            sizes = torch.tensor(self.data.sizes())
+            window = self.batch * BUCKET
+            order = torch.cat([w[sizes[w].argsort(stable=True)] for w in order.split(window)])
+            rows = order.view(self.steps_per_epoch, self.batch)
+            return rows[torch.randperm(self.steps_per_epoch, generator=random)]
+        return order.view(self.steps_per_epoch, self.batch)
+
+
+def _subset(count: int, fraction: float, random: torch.Generator) -> Tensor | None:
+    if fraction >= 1 or count == 0:
+        return None
+    return torch.randperm(count, generator=random)[: max(1, round(fraction * count))]

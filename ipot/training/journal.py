@@ -1,0 +1,93 @@
+"""What a run says of itself while it goes: metrics on disk, progress on the screen."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ipot import files
+from ipot.errors import RunError
+
+
+class Journal:
+    """Appends a line for each epoch to `metrics.jsonl`, and to TensorBoard where installed."""
+
+    def __init__(self, path: Path, *, resume_epoch: int = 0) -> None:
+        self.path = path
+        if path.exists():
+            # Epochs after the checkpoint will be run again: forget what they said the first time.
+            kept = [row for row in read(path) if row["epoch"] <= resume_epoch]
+            files.write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+        self._board = _tensorboard(path.parent)
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Add a row; it is on disk when this returns."""
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        except OSError as error:
+            raise RunError(f"cannot write {self.path}: {error.strerror or error}") from error
+        if self._board is not None:
+            for name, value in row.items():
+                if isinstance(value, int | float) and name not in ("epoch", "step"):
+                    self._board.add_scalar(name, value, row["step"])
+
+    def close(self) -> None:
+        """Flush what TensorBoard holds."""
+        if self._board is not None:
+            self._board.close()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a journal; a last line cut short by a crash is left out."""
+    rows = []
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+    return rows
+
+
+class Progress:
+    """A line on the screen: redrawn on a terminal, now and then a new one elsewhere."""
+
+    def __init__(self, *, quiet: bool = False, every: float = 10.0) -> None:
+        self.quiet, self.every = quiet, every
+        self.live = sys.stderr.isatty()
+        self._last = -1e9
+
+    def show(self, text: str, *, last: bool = False) -> None:
+        """Show a state; all but the last may be skipped."""
+        now = time.monotonic()
+        pause = 0.2 if self.live else self.every
+        if self.quiet or (not last and now - self._last < pause):
+            return
+        self._last = now
+        if self.live:
+            sys.stderr.write("\r\033[K" + text + ("\n" if last else ""))
+        else:
+            sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    seconds = max(0, round(seconds))
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+
+
+def _tensorboard(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / "tensorboard"))

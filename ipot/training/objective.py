@@ -1,0 +1,36 @@
+"""What training minimises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from ipot.data.dataset import Dataset
+from ipot.evaluation.metrics import relative_l2
+from ipot.samples import Batch
+
+
+class Objective(Protocol):
+    """An object and not a function, because some systems own parameters beside the model's."""
+
+    def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
+        """Parameter groups of its own; most have none."""
+        ...
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The loss of a batch, as a mean over its samples. It must call `model(batch)`."""
+        ...
+
+
+class RelativeL2:
+    """The paper's loss, which is also its metric."""
+
+    def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
+        """Nothing of its own."""
+        return ()
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The mean over samples of ‖prediction - target‖ / ‖target‖."""
+        return relative_l2(model(batch), batch.targets, mask=batch.query_mask).mean()

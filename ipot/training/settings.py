@@ -1,0 +1,67 @@
+"""How to train."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ipot.errors import Unsupported
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The settings of the loop; a run ends after `epochs`, or after `minutes` where given."""
+
+    epochs: int = 500
+    """Passes over the training set; only a limit where `minutes` is given."""
+    minutes: float | None = None
+    """Box the run by time instead: the schedule stretches over these minutes."""
+    batch: int = 10
+    """Samples a step, over all processes."""
+    learning_rate: float = 1e-3
+    """At its highest."""
+    weight_decay: float = 1e-4
+    """AdamW's decoupled decay."""
+    schedule: Literal["cosine", "step"] = "cosine"
+    """cosine: warm up, then fall to zero; step: multiply by 1/2 every `step_epochs`."""
+    warmup: float = 0.02
+    """Fraction of the run over which a cosine schedule rises."""
+    step_epochs: int = 200
+    """Epochs between two halvings of the step schedule."""
+    clip: float | None = 1.0
+    """Largest norm of the gradient; None leaves it alone."""
+    average: float | None = None
+    """Decay of an exponential average of the weights, e.g. 0.999; None uses the weights as such."""
+    points: float = 1.0
+    """Fraction of the input points seen in a step, drawn anew each time."""
+    queries: float = 1.0
+    """Fraction of the queries asked in a step, drawn anew each time."""
+    augment: bool = False
+    """Turn every sample by a random symmetry of the problem."""
+    precision: Literal["auto", "float32", "bf16", "float64"] = "auto"
+    """auto: bf16 arithmetic with float32 weights on a GPU, float32 elsewhere."""
+    step: Literal["auto", "eager", "compiled", "graph"] = "auto"
+    """How a step runs; auto chooses by device and data."""
+    validate_every: int = 0
+    """Epochs between two validations; 0 spreads about fifty over the run."""
+    save_seconds: float = 60.0
+    """Seconds between two checkpoints; one is also written at the end and on a signal."""
+    workers: int = 0
+    """Processes that collate ragged batches; 0 does it in the loop."""
+    seed: int = 0
+    """Initial weights, order, subsets and symmetries."""
+
+    def __post_init__(self) -> None:
+        positive = ("epochs", "batch", "learning_rate", "step_epochs")
+        for name in positive:
+            if getattr(self, name) <= 0:
+                raise Unsupported(f"training.{name} must be positive, got {getattr(self, name)}")
+        for name in ("points", "queries"):
+            if not 0 < getattr(self, name) <= 1:
+                raise Unsupported(f"training.{name} must lie in (0, 1], got {getattr(self, name)}")
+        if self.minutes is not None and self.minutes <= 0:
+            raise Unsupported(f"training.minutes must be positive, got {self.minutes}")
+        if self.average is not None and not 0 < self.average < 1:
+            raise Unsupported(f"training.average must lie in (0, 1), got {self.average}")
+        if self.clip is not None and self.clip <= 0:
+            raise Unsupported(f"training.clip must be positive or None, got {self.clip}")

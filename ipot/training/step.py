@@ -1,0 +1,221 @@
+"""One training step, and the three ways to run it.
+
+A step gathers its batch, predicts, differentiates and updates. Eager runs it as written; compiled
+compiles the model's regions; graph does both and captures the whole step in a CUDA graph, so that
+it costs one launch. The mathematics is the same, and nothing here waits for the device.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ipot.data.dataset import Dataset
+from ipot.errors import Unsupported
+from ipot.models.base import Operator
+from ipot.samples import Batch
+from ipot.training.distributed import World
+from ipot.training.draws import Draw, Draws
+from ipot.training.objective import Objective
+from ipot.training.settings import Training
+
+COMPILE_ROWS = 100_000_000
+"""On a CPU, compiling (about a minute) pays off beyond this many rows of points in a run."""
+WARM_UP = 3
+"""Steps that run before a capture, so that everything lazy has happened; they are undone."""
+
+
+def choose(settings: Training, data: Dataset, device: torch.device, world: World) -> str:
+    """The way to run a step. It depends on sizes and not on timings, so that a run which is
+    continued takes the same way again."""
+    capturable = device.type == "cuda" and data.stacked and world.size == 1
+    if settings.step == "graph" and not capturable:
+        raise Unsupported("a CUDA graph needs a GPU, samples of one size and a single process")
+    if settings.step != "auto":
+        return settings.step
+    if capturable:
+        return "graph"
+    if device.type == "cuda" or not data.stacked or not shutil.which("g++"):
+        return "eager"
+    first = data[0]
+    rows = settings.points * len(first.points)
+    rows += settings.queries * first.queries.shape[-2] * len(first.times)
+    if settings.minutes is not None:
+        return "compiled" if settings.minutes >= 10 else "eager"
+    return "compiled" if rows * len(data) * settings.epochs > COMPILE_ROWS else "eager"
+
+
+def make_optimizer(
+    model: nn.Module, settings: Training, groups: list, device: torch.device
+) -> torch.optim.AdamW:
+    """AdamW, fused where the device has it; its rate is a tensor so that a graph can read it."""
+    everything = [{"params": [p for p in model.parameters() if p.requires_grad]}, *groups]
+    cuda = device.type == "cuda"
+    rate = torch.tensor(settings.learning_rate, device=device) if cuda else settings.learning_rate
+    return torch.optim.AdamW(
+        everything,
+        lr=rate,
+        weight_decay=settings.weight_decay,
+        fused=cuda or None,
+        capturable=cuda,
+        foreach=None if cuda else True,
+    )
+
+
+class Step:
+    """Runs steps and keeps what they report on the device: the sum of losses, the first fault."""
+
+    def __init__(
+        self,
+        model: Operator,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        draws: Draws,
+        settings: Training,
+        *,
+        device: torch.device,
+        precision: str,
+        kind: str,
+        world: World,
+    ) -> None:
+        self.objective, self.optimizer, self.draws = objective, optimizer, draws
+        self.settings, self.device, self.kind = settings, device, kind
+        self.cast = precision == "bf16"
+        self.parameters = [p for g in optimizer.param_groups for p in g["params"]]
+        self.loss_sum = torch.zeros((), device=device, dtype=torch.float64)
+        self.count = torch.zeros((), device=device, dtype=torch.long)
+        self.fault = torch.full((), -1, device=device, dtype=torch.long)
+        if kind in ("compiled", "graph"):
+            for region in model.regions():
+                region.compile(dynamic=False)
+        self.model = model
+        if world.size > 1:
+            ids = [torch.cuda.current_device()] if device.type == "cuda" else None
+            self.model = DistributedDataParallel(model, device_ids=ids)
+        self._static: Draw | None = None
+        self._replay: Callable[[], None] | None = None
+
+    def __call__(self, draw_or_batch: Draw | Batch, number: int, rate: float) -> None:
+        """Run the step with a number (counted from 0) at a learning rate."""
+        self._set_rate(rate)
+        if isinstance(draw_or_batch, Batch):
+            self._work(draw_or_batch.to(self.device, non_blocking=True))
+        elif self.kind == "graph":
+            if self._replay is None:
+                self._capture(draw_or_batch, number)
+            self._fill(draw_or_batch)
+            self._replay()
+        else:
+            moved = [None if t is None else t.to(self.device) for t in draw_or_batch.tensors()]
+            self._work(self.draws.stacked_batch(Draw(*moved)))
+
+    def start(self, number: int) -> None:
+        """Say which step comes next, after a resume."""
+        self.count.fill_(number)
+
+    def read(self) -> tuple[float, int]:
+        """The sum of losses since the last reading and the first faulty step (-1: none).
+
+        This waits for the device; call it now and then, not at every step.
+        """
+        loss, fault = self.loss_sum.item(), int(self.fault.item())
+        self.loss_sum.zero_()
+        return loss, fault
+
+    def _work(self, batch: Batch) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        kind = self.device.type
+        # Without the cache of cast weights: a captured graph must cast afresh at every replay.
+        with torch.autocast(kind, torch.bfloat16, enabled=self.cast, cache_enabled=False):
+            loss = self.objective(self.model, batch)
+        loss.backward()
+        if self.settings.clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.settings.clip, foreach=True)
+        self.optimizer.step()
+        loss = loss.detach()
+        self.loss_sum += loss
+        bad = ~torch.isfinite(loss) & (self.fault < 0)
+        self.fault.copy_(torch.where(bad, self.count, self.fault))
+        self.count += 1
+
+    def _set_rate(self, rate: float) -> None:
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def _fill(self, draw: Draw) -> None:
+        for mine, new in zip(self._static.tensors(), draw.tensors(), strict=True):
+            if mine is not None:
+                mine.copy_(new, non_blocking=True)
+
+    def _capture(self, draw: Draw, number: int) -> None:
+        """Warm up, capture, and undo what the warm-up did to weights and optimiser."""
+        moved = [None if t is None else t.to(self.device) for t in draw.tensors()]
+        self._static = Draw(*moved)
+        weights = [p.detach().clone() for p in self.parameters]
+        state = _optimizer_copy(self.optimizer)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                self._work(self.draws.stacked_batch(self._static))
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            self._work(self.draws.stacked_batch(self._static))
+        with torch.no_grad():
+            for p, w in zip(self.parameters, weights, strict=True):
+                p.copy_(w)
+            _optimizer_restore(self.optimizer, state)
+        self.loss_sum.zero_()
+        self.fault.fill_(-1)
+        self.count.fill_(number)
+        self._replay = graph.replay
+
+
+def _optimizer_copy(optimizer: torch.optim.Optimizer) -> dict:
+    return {
+        p: {k: v.clone() for k, v in entries.items() if isinstance(v, Tensor)}
+        for p, entries in optimizer.state.items()
+    }
+
+
+def _optimizer_restore(optimizer: torch.optim.Optimizer, copy: dict) -> None:
+    """In place, since the captured graph holds the addresses; a fresh state is all zeros."""
+    for p, entries in optimizer.state.items():
+        for name, value in entries.items():
+            if p in copy:
+                value.copy_(copy[p][name])
+            else:
+                value.zero_()
+
+
+class Average:
+    """An exponential average of the weights, with a short memory at first."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay, self.count = decay, 0
+        self.live = dict(model.named_parameters())
+        self.mean = {name: p.detach().clone() for name, p in self.live.items()}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the weights as they are now."""
+        self.count += 1
+        decay = min(self.decay, self.count / (self.count + 9.0))
+        torch._foreach_lerp_(list(self.mean.values()), list(self.live.values()), 1.0 - decay)
+
+    @torch.no_grad()
+    def swap(self) -> None:
+        """Exchange the average and the live weights; a second call undoes it."""
+        for name, p in self.live.items():
+            kept = p.detach().clone()
+            p.copy_(self.mean[name])
+            self.mean[name].copy_(kept)

@@ -1,0 +1,409 @@
+"""The loop."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
+
+from ipot import files
+from ipot.config import Run
+from ipot.data.dataset import Dataset
+from ipot.errors import Diverged, RunError
+from ipot.evaluation.evaluate import evaluate
+from ipot.models.base import Operator
+from ipot.samples import Batch
+from ipot.training import checkpoint
+from ipot.training.distributed import World
+from ipot.training.draws import Draw, Draws
+from ipot.training.journal import Journal, Progress, duration
+from ipot.training.objective import Objective, RelativeL2
+from ipot.training.schedule import learning_rate
+from ipot.training.settings import Training
+from ipot.training.step import Average, Step, choose, make_optimizer
+
+
+class Stopped(Exception):
+    """A signal ended the run; a checkpoint was written."""
+
+    def __init__(self, number: int, run: Run) -> None:
+        super().__init__(f"stopped; continue with `ipot train --resume {run.path}`")
+        self.signal = number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a run ended."""
+
+    validation: float
+    best_validation: float
+    best_epoch: int
+    loss: float
+    epochs: int
+    steps: int
+    seconds: float
+    step_kind: str
+    precision: str
+    peak_gib: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+@dataclass
+class State:
+    """The counters that a checkpoint carries; with the weights they are all there is to resume."""
+
+    step: int = 0
+    seconds: float = 0.0
+    best_validation: float = float("inf")
+    best_epoch: int = 0
+    average_count: int = 0
+    loss: float = float("nan")
+    """The mean of the last whole epoch."""
+    loss_sum: float = 0.0
+    """Losses of the epoch under way, when it was interrupted."""
+
+
+def train(
+    model: Operator,
+    data: Dataset,
+    validation: Dataset,
+    settings: Training,
+    run: Run,
+    *,
+    device: torch.device,
+    objective: Objective | None = None,
+    world: World | None = None,
+    quiet: bool = False,
+) -> Result:
+    """Train a model, leaving its best and last weights in the run folder.
+
+    A folder that holds a checkpoint is continued from it, and ends as if it had never stopped.
+    """
+    trainer = Trainer(
+        model, data, validation, settings, run, device, objective or RelativeL2(), world or World()
+    )
+    return trainer.run(Progress(quiet=quiet))
+
+
+class Trainer:
+    """The state of a run; `train` is the way in."""
+
+    def __init__(
+        self,
+        model: Operator,
+        data: Dataset,
+        validation: Dataset,
+        settings: Training,
+        run: Run,
+        device: torch.device,
+        objective: Objective,
+        world: World,
+    ) -> None:
+        self.settings, self.folder, self.device, self.world = settings, run, device, world
+        self.precision = settings.precision
+        if self.precision == "auto":
+            self.precision = "bf16" if device.type == "cuda" else "float32"
+        dtype = torch.float64 if self.precision == "float64" else torch.float32
+        self.model = model.to(device, dtype)
+        self.data = _prepared(data, device, dtype)
+        self.validation = _prepared(validation, device, dtype)
+        self.draws = Draws(self.data, model.spec, settings, rank=world.rank, world=world.size)
+        kind = choose(settings, self.data, device, world)
+        groups = list(objective.prepare(self.model, self.data))
+        self.optimizer = make_optimizer(self.model, settings, groups, device)
+        self.average = Average(self.model, settings.average) if settings.average else None
+        self.state = State()
+        if run.last.exists():
+            self._restore()
+        self.step = Step(
+            self.model,
+            objective,
+            self.optimizer,
+            self.draws,
+            settings,
+            device=device,
+            precision=self.precision,
+            kind=kind,
+            world=world,
+        )
+        self.step.start(self.state.step)
+        self.step.loss_sum.fill_(self.state.loss_sum)
+        self._validation_error = float("nan")
+        self._validated = -1
+
+    @property
+    def _epoch(self) -> int:
+        return self.state.step // self.draws.steps_per_epoch
+
+    def run(self, progress: Progress) -> Result:
+        """Go on to the end."""
+        state, per_epoch = self.state, self.draws.steps_per_epoch
+        journal = None
+        if self.world.first:
+            journal = Journal(self.folder.metrics, resume_epoch=self._epoch)
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        began = time.monotonic() - state.seconds
+        saved, watch = time.monotonic(), _Speed()
+        with _signals() as caught, _fast_matmul():
+            self.model.train()
+            batches = self._batches()
+            while not self._finished():
+                self.step(next(batches), state.step, self._rate())
+                state.step += 1
+                if self.average:
+                    self.average.update()
+                state.seconds = time.monotonic() - began
+                watch.tick()
+                if self.world.any(caught.number is not None):
+                    self._save(partial=True)
+                    raise Stopped(caught.number or signal.SIGTERM, self.folder)
+                if state.step % per_epoch:
+                    if self.device.type == "cpu":
+                        progress.show(self._line(watch))
+                    continue
+                self._end_epoch(journal, watch)
+                state.seconds = time.monotonic() - began
+                progress.show(self._line(watch))
+                if time.monotonic() - saved > self.settings.save_seconds:
+                    self._save()
+                    saved = time.monotonic()
+            if state.step % per_epoch:
+                self._end_epoch(journal, watch, force=True)
+            elif self._validated != state.step:
+                self._validate()
+            state.seconds = time.monotonic() - began
+            self._save()
+        if journal:
+            journal.close()
+        progress.show(self._line(watch), last=True)
+        return self._result()
+
+    def _batches(self) -> Iterator[Draw | Batch]:
+        """What each step works on, from the next step on."""
+        first = self.state.step
+        if self.data.stacked:
+            step = first
+            while True:
+                yield self.draws(step)
+                step += 1
+        last = self.settings.epochs * self.draws.steps_per_epoch
+        yield from DataLoader(
+            _RaggedSteps(self.draws),
+            batch_size=None,
+            sampler=range(first, last),
+            num_workers=self.settings.workers,
+            pin_memory=self.device.type == "cuda",
+        )
+
+    def _finished(self) -> bool:
+        limit = self.settings.epochs * self.draws.steps_per_epoch
+        if self.state.step >= limit:
+            return True
+        minutes = self.settings.minutes
+        return minutes is not None and self.world.any(self.state.seconds >= 60 * minutes)
+
+    def _progress(self) -> float:
+        done = self.state.step / (self.settings.epochs * self.draws.steps_per_epoch)
+        if self.settings.minutes is not None:
+            done = max(done, self.state.seconds / (60 * self.settings.minutes))
+        return done
+
+    def _rate(self) -> float:
+        epoch = self.state.step / self.draws.steps_per_epoch
+        return learning_rate(self.settings, epoch=epoch, progress=self._progress())
+
+    def _end_epoch(self, journal: Journal | None, watch: _Speed, *, force: bool = False) -> None:
+        """Read the losses, check them, validate where it is time, write it down."""
+        total, fault = self.step.read()
+        if self.world.any(fault >= 0):
+            raise Diverged(
+                fault,
+                f"the loss was not finite at step {fault} (epoch {fault // self._steps + 1}). "
+                "The last checkpoint is kept. Lower training.learning-rate, or set training.clip.",
+            )
+        self.state.loss = total / (self.state.step % self._steps or self._steps)
+        row = {
+            "epoch": self._epoch,
+            "step": self.state.step,
+            "loss": self.state.loss,
+            "learning_rate": self._rate(),
+            "seconds": round(self.state.seconds, 3),
+            "steps_per_second": round(watch.rate(), 2),
+        }
+        every = self.settings.validate_every or max(1, self.settings.epochs // 50)
+        if self.settings.minutes is not None:
+            every = self.settings.validate_every or 1
+        if force or self._epoch % every == 0 or self._finished():
+            row["validation"] = self._validate()
+        if journal:
+            journal.write(row)
+
+    def _validate(self) -> float:
+        """The error on the validation samples, and the best weights kept."""
+        if self.average:
+            self.average.swap()
+        # Other sizes than training's: compiling for them would cost more than it saves.
+        stance = torch.compiler.set_stance("force_eager")
+        bf16 = self.precision == "bf16"
+        with stance, torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
+            scores = evaluate(self.model, self.validation, device=self.device)
+        self.model.train()
+        self._validated = self.state.step
+        error = self._validation_error = scores.relative_l2
+        if error < self.state.best_validation:
+            self.state.best_validation, self.state.best_epoch = error, self._epoch
+            if self.world.first:
+                state = {"epoch": self._epoch, "validation": error}
+                checkpoint.save(self.folder.best, self.model.state_dict(), state)
+        if self.average:
+            self.average.swap()
+        return error
+
+    def _save(self, *, partial: bool = False) -> None:
+        """Write everything that is needed to go on."""
+        total, fault = self.step.read()
+        self.step.loss_sum.fill_(total)
+        if fault >= 0 or not self.world.first:
+            return
+        self.state.loss_sum = total if partial else 0.0
+        self.state.average_count = self.average.count if self.average else 0
+        tensors = checkpoint.with_prefix("model", self.model.state_dict())
+        tensors |= checkpoint.with_prefix("optimizer", checkpoint.optimizer_tensors(self.optimizer))
+        if self.average:
+            tensors |= checkpoint.with_prefix("average", self.average.mean)
+        checkpoint.save(self.folder.last, tensors, asdict(self.state))
+
+    def _restore(self) -> None:
+        tensors, state = checkpoint.load(self.folder.last)
+        unknown = set(state) ^ set(asdict(self.state))
+        if unknown:
+            raise RunError(f"{self.folder.last} was written by another version ({unknown})")
+        self.state = State(**state)
+        weights = checkpoint.of_prefix("model", tensors)
+        checkpoint.load_weights(self.model, weights, self.folder.last)
+        checkpoint.load_optimizer(self.optimizer, checkpoint.of_prefix("optimizer", tensors))
+        if self.average:
+            for name, value in checkpoint.of_prefix("average", tensors).items():
+                self.average.mean[name].copy_(value)
+            self.average.count = self.state.average_count
+
+    @property
+    def _steps(self) -> int:
+        return self.draws.steps_per_epoch
+
+    def _line(self, watch: _Speed) -> str:
+        done = self._progress()
+        left = self.state.seconds * (1 - done) / done if done > 0 else 0
+        if self.settings.minutes is not None:
+            left = min(left, 60 * self.settings.minutes - self.state.seconds)
+        shown = [f"epoch {self._epoch}/{self.settings.epochs}"]
+        if self.settings.minutes is not None:
+            shown = [f"epoch {self._epoch}", f"{100 * min(1, done):.0f} %"]
+        if self.state.loss == self.state.loss:
+            shown.append(f"loss {self.state.loss:.4f}")
+        if self._validation_error == self._validation_error:
+            shown.append(f"validation {self._validation_error:.4f}")
+        shown += [f"{watch.rate():.1f} steps/s", f"{duration(left)} left"]
+        return "  ".join(shown)
+
+    def _result(self) -> Result:
+        gpu = self.device.type == "cuda"
+        result = Result(
+            validation=self._validation_error,
+            best_validation=self.state.best_validation,
+            best_epoch=self.state.best_epoch,
+            loss=self.state.loss,
+            epochs=self._epoch,
+            steps=self.state.step,
+            seconds=self.state.seconds,
+            step_kind=self.step.kind,
+            precision=self.precision,
+            peak_gib=torch.cuda.max_memory_allocated() / 2**30 if gpu else None,
+        )
+        if self.world.first:
+            files.write_json(self.folder.result, result.as_dict())
+        return result
+
+
+class _RaggedSteps(TorchDataset):
+    """Batches by the number of their step, for a loader with workers."""
+
+    def __init__(self, draws: Draws) -> None:
+        self.draws = draws
+
+    def __getitem__(self, step: int) -> Batch:
+        return self.draws.ragged_batch(step)
+
+
+class _Speed:
+    """Steps a second over the last few seconds."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[float, int]] = [(time.monotonic(), 0)]
+
+    def tick(self) -> None:
+        now, count = time.monotonic(), self.marks[-1][1] + 1
+        if now - self.marks[-1][0] > 0.5 or len(self.marks) == 1:
+            self.marks = [*self.marks[-10:], (now, count)]
+        else:
+            self.marks[-1] = (self.marks[-1][0], count)
+
+    def rate(self) -> float:
+        (t0, n0), (_, n1) = self.marks[0], self.marks[-1]
+        return (n1 - n0) / max(1e-9, time.monotonic() - t0)
+
+
+class _Caught:
+    number: int | None = None
+
+
+@contextmanager
+def _signals() -> Iterator[_Caught]:
+    """Remember SIGINT and SIGTERM instead of dying in the middle of a step."""
+    caught = _Caught()
+
+    def remember(number: int, frame: Any) -> None:
+        if caught.number is not None:
+            raise KeyboardInterrupt
+        caught.number = number
+
+    numbers: Iterable[int] = (signal.SIGINT, signal.SIGTERM)
+    try:
+        before = {n: signal.signal(n, remember) for n in numbers}
+    except ValueError:  # not in the main thread: the host program handles signals
+        yield caught
+        return
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _fast_matmul() -> Iterator[None]:
+    """Let float32 products use the GPU's matrix units while training."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _prepared(data: Dataset, device: torch.device, dtype: torch.dtype) -> Dataset:
+    """The data on the device in the precision of the run."""
+    if dtype == torch.float64:
+        data = data.astype(dtype)
+    return data.to(device)
