@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import torch
 
-import ipot
 from ipot import files
 from ipot.errors import RunError
+from ipot.version import __version__
 
 FORMAT = 1
 """Version of the run folder's layout; a folder of another version is refused by name."""
@@ -38,7 +38,7 @@ def environment() -> dict[str, Any]:
     """What a result may depend on besides its settings."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
-        "ipot": ipot.__version__,
+        "ipot": __version__,
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "system": platform.platform(),
@@ -51,12 +51,12 @@ def environment() -> dict[str, Any]:
 class Run:
     """A run folder.
 
-        config.json          settings, sizes and scales: enough to rebuild the model
-        metrics.jsonl        a line for each epoch
-        last.safetensors     weights, optimiser and counters, to continue from
-        best.safetensors     the weights with the lowest validation error
-        result.json          the scores, once training has ended
-        loss.png             the loss curve
+    config.json          settings, sizes and scales: enough to rebuild the model
+    metrics.jsonl        a line for each epoch
+    last.safetensors     weights, optimiser and counters, to continue from
+    best.safetensors     the weights with the lowest validation error
+    result.json          the scores, once training has ended
+    loss.png             the loss curve
     """
 
     path: Path
@@ -98,7 +98,7 @@ class Run:
         found = content.get("format") if isinstance(content, dict) else None
         if found != FORMAT:
             raise RunError(
-                f"{self.path} has layout version {found}; this ipot ({ipot.__version__}) reads "
+                f"{self.path} has layout version {found}; this ipot ({__version__}) reads "
                 f"version {FORMAT}. Use the release that wrote it, or train again."
             )
         return content

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from ipot.errors import DataError
 
-
 Item = TypeVar("Item", "Sample", "Batch")
 
 
@@ -56,6 +55,11 @@ class Sample:
     def astype(self, dtype: torch.dtype) -> Sample:
         """The sample with its floating-point tensors in another precision."""
         return _map(self, lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+    @property
+    def truth(self) -> Tensor:
+        """The targets, where they must be there."""
+        return _present(self.targets)
 
     def take_points(self, index: Int[Tensor, " n"]) -> Sample:
         """The same sample seen through some of its input points; grid and edges no longer hold."""
@@ -116,6 +120,11 @@ class Batch:
         """B, the number of samples."""
         return self.values.shape[0]
 
+    @property
+    def truth(self) -> Tensor:
+        """The targets, where they must be there."""
+        return _present(self.targets)
+
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
         """The batch with every tensor on a device."""
         return _map(self, lambda t: t.to(device, non_blocking=non_blocking))
@@ -129,7 +138,7 @@ class Batch:
         return _map(self, lambda t: t.to(dtype) if t.is_floating_point() else t)
 
     def take(self, index: Int[Tensor, " b"]) -> Batch:
-        """Some of the samples. A shared mesh stays shared; the index lives on the batch's device."""
+        """Some of the samples, by an index on the same device. A shared mesh stays shared."""
 
         def rows(tensor: Tensor | None) -> Tensor | None:
             if tensor is None or (tensor.shape[0] == 1 and self.size != 1):
@@ -205,6 +214,12 @@ def _map(item: Item, function: Callable[[Tensor], Tensor]) -> Item:
         if isinstance(value := getattr(item, f.name), Tensor)
     }
     return replace(item, **changes)
+
+
+def _present(targets: Tensor | None) -> Tensor:
+    if targets is None:
+        raise DataError("targets are needed here, and there are none")
+    return targets
 
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:
@@ -312,7 +327,6 @@ def _common(grids: Sequence[tuple[int, ...] | None]) -> tuple[int, ...] | None:
 
 def _offset_edges(samples: Sequence[Sample]) -> Tensor | None:
     """Edges of all samples, numbered over the rows of the padded batch."""
-    if any(s.edges is None for s in samples):
-        return None
     longest = max(len(s.points) for s in samples)
-    return torch.cat([s.edges + i * longest for i, s in enumerate(samples)], dim=1)
+    edges = [s.edges + i * longest for i, s in enumerate(samples) if s.edges is not None]
+    return torch.cat(edges, dim=1) if len(edges) == len(samples) else None

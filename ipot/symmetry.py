@@ -141,8 +141,8 @@ def apply(batch: Batch, draws: Tensor, spec: Spec) -> Batch:
     """Turn every sample of a batch by its own element."""
     for number, name in enumerate(spec.symmetries):
         symmetry, element = SYMMETRIES[name], draws[:, number]
-        on_grid = batch.grid is not None and batch.grid == batch.query_grid
-        if on_grid and batch.points.shape[0] == batch.queries.shape[0] == 1:
+        shared = batch.points.shape[0] == batch.queries.shape[0] == 1
+        if shared and batch.grid is not None and batch.grid == batch.query_grid:
             batch = _permute(batch, symmetry.permutation(element, batch.grid))
         else:
             batch = replace(

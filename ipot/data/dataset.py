@@ -67,12 +67,16 @@ class Stacked:
         if not -len(self) <= index < len(self):
             raise IndexError(f"sample {index} of {len(self)}")
         d = self.data
-        row = {"points": d.points, "queries": d.queries, "weights": d.weights}
-        row = {k: None if t is None else t[0 if t.shape[0] == 1 else index] for k, t in row.items()}
+
+        def row(tensor: Tensor) -> Tensor:
+            return tensor[0 if tensor.shape[0] == 1 else index]
+
         return Sample(
-            **row,
+            points=row(d.points),
             values=d.values[index],
-            targets=d.targets[index],
+            queries=row(d.queries),
+            targets=d.truth[index],
+            weights=None if d.weights is None else row(d.weights),
             parameters=None if d.parameters is None else d.parameters[index],
             times=d.times,
             grid=d.grid,
@@ -102,7 +106,8 @@ class Stacked:
         d = self.data
         for start in range(0, len(self), 100):
             rows = slice(start, start + 100)
-            yield d.values[rows], d.targets[rows], None if d.parameters is None else d.parameters[rows]
+            parameters = None if d.parameters is None else d.parameters[rows]
+            yield d.values[rows], d.truth[rows], parameters
 
 
 class Ragged:
@@ -146,7 +151,7 @@ class Ragged:
     def columns(self) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
         """Sample by sample."""
         for sample in self.samples:
-            yield sample.values, sample.targets, sample.parameters
+            yield sample.values, sample.truth, sample.parameters
 
     def sizes(self) -> list[int]:
         """A measure of each sample's cost, to bucket by."""

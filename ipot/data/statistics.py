@@ -89,12 +89,12 @@ def mean_field(data) -> Tensor | None:
     """The average target (T, M, K) where all samples share their queries: what a guess without
     any input would answer. None where queries differ."""
     first: Sample = data[0]
-    total = torch.zeros_like(first.targets, dtype=torch.float64)
+    total = torch.zeros_like(first.truth, dtype=torch.float64)
     for index in range(len(data)):
         sample = data[index]
         if sample.queries.shape != first.queries.shape or not torch.equal(
             sample.queries, first.queries
         ):
             return None
-        total += sample.targets
-    return (total / len(data)).to(first.targets.dtype)
+        total += sample.truth
+    return (total / len(data)).to(first.truth.dtype)

@@ -119,7 +119,7 @@ def _name(start: int, stop: int) -> str:
 
 
 def _pieces(folder: Path) -> list[tuple[int, int, Path]]:
-    """Readable pieces that cover the samples from the first on, longest first where they overlap."""
+    """Readable pieces that cover the samples from the first on; the longest where they overlap."""
     found = []
     for path in folder.glob("*-*.safetensors"):
         start, stop = path.stem.split("-")
@@ -146,5 +146,7 @@ def _read(folder: Path, count: int) -> Fields:
     for start, stop, path in _pieces(folder):
         if start < count:
             arrays = load_file(path)
-            pieces.append({k: v[: count - start] for k, v in arrays.items()} if stop > count else arrays)
+            pieces.append(
+                {k: v[: count - start] for k, v in arrays.items()} if stop > count else arrays
+            )
     return {name: torch.cat([p[name] for p in pieces]) for name in pieces[0]}

@@ -43,14 +43,18 @@ def keep(data: Dataset, fraction: float, *, seed: int = 0) -> Dataset:
         index = torch.stack([choose(i, points) for i in range(len(data))])
         return Stacked(data.data.take_points(index.to(data.data.values.device)), check=False)
     samples = [data[i] for i in range(len(data))]
-    return Ragged([s.take_points(choose(i, len(s.points))) for i, s in enumerate(samples)], check=False)
+    return Ragged(
+        [s.take_points(choose(i, len(s.points))) for i, s in enumerate(samples)], check=False
+    )
 
 
 def mask(data: Dataset, name: str, spec: Spec, extra: dict[str, Mask] | None = None) -> Dataset:
     """Only the input points that a named mask lets through."""
     masks = MASKS | (extra or {})
     if name not in masks:
-        raise UnknownName(f"unknown mask {name!r} for {spec.name}. Known: {', '.join(sorted(masks))}")
+        raise UnknownName(
+            f"unknown mask {name!r} for {spec.name}. Known: {', '.join(sorted(masks))}"
+        )
     low = torch.tensor([a for a, _ in spec.domain])
     size = torch.tensor([b - a for a, b in spec.domain])
 

@@ -36,7 +36,7 @@ def evaluate(
     """Predict a whole data set and score it."""
     model.eval()
     pairs = predictions(model, data, batch=batch, device=device)
-    return score((p, b.targets, b.query_mask, b.weights) for b, p in pairs)
+    return score((p, b.truth, b.query_mask, b.weights) for b, p in pairs)
 
 
 def score(pairs) -> Scores:

@@ -36,10 +36,7 @@ def relative_l2(
 
 
 def _factor(mask: Tensor | None, weights: Tensor | None) -> Tensor | None:
-    if mask is None and weights is None:
-        return None
     if mask is None:
-        factor = weights
-    else:
-        factor = mask.to(torch.float32) if weights is None else weights * mask
+        return None if weights is None else weights[:, None, :, None]
+    factor = mask.to(torch.float32) if weights is None else weights * mask
     return factor[:, None, :, None]

@@ -52,17 +52,12 @@ def predictions(
 def _decode_in_chunks(model: LatentOperator, batch: Batch, chunk: int) -> Tensor:
     states = model.rollout(batch)
     count, moving = batch.queries.shape[-2], batch.queries.ndim == 4
-    first, out = None, None
+    frames = []
     for step, latent in enumerate(states):
         queries = batch.queries[:, step] if moving else batch.queries
-        for part in _slices(count, chunk):
-            piece = model.decode(latent, queries[:, part])
-            if out is None:
-                first = piece
-                shape = (batch.size, len(states), count, piece.shape[-1])
-                out = torch.empty(shape, dtype=first.dtype, device=first.device)
-            out[:, step, part] = piece
-    return out
+        pieces = [model.decode(latent, queries[:, part]) for part in _slices(count, chunk)]
+        frames.append(torch.cat(pieces, dim=1))
+    return torch.stack(frames, dim=1)
 
 
 def _slices(count: int, chunk: int) -> list[slice]:

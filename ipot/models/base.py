@@ -37,7 +37,9 @@ class Operator(nn.Module):
     def steps(self, times: tuple[float, ...]) -> list[int]:
         """Times as whole numbers of the problem's step."""
         steps = [round(t / self.spec.dt) for t in times]
-        exact = all(abs(s * self.spec.dt - t) <= 1e-6 * t for s, t in zip(steps, times, strict=True))
+        exact = all(
+            abs(s * self.spec.dt - t) <= 1e-6 * t for s, t in zip(steps, times, strict=True)
+        )
         if not exact or any(b <= a for a, b in zip([0, *steps], steps, strict=False)):
             raise ValueError(f"times must be increasing multiples of dt={self.spec.dt}: {times}")
         return steps
@@ -100,9 +102,16 @@ class Normalized(Operator):
     it keeps `encode`, `step` and `decode` open where the model has them.
     """
 
+    input_mean: Tensor
+    input_scale: Tensor
+    output_mean: Tensor
+    output_scale: Tensor
+    parameter_mean: Tensor
+    parameter_scale: Tensor
+
     def __init__(self, inner: Operator, statistics: Statistics) -> None:
         super().__init__(inner.config, inner.spec)
-        self.inner = inner
+        self.inner: Any = inner
         for name, value in statistics.tensors().items():
             self.register_buffer(name, value.float())
 

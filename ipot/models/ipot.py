@@ -42,7 +42,7 @@ class Config:
     """Self-attention blocks of the processor, applied at every step."""
     heads: int = 8
     """Heads of the processor."""
-    cross_heads: int = 8
+    cross_heads: int = 4
     """Heads of encoder and decoder."""
     cross_head_width: int | None = None
     """Channels of a head in encoder and decoder; None divides the width among the heads."""

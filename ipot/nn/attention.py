@@ -64,10 +64,7 @@ class MultiHead(nn.Module):
     ) -> Float[Tensor, "B M o"]:
         """Attend. A query with a leading 1 is projected once and serves the whole batch."""
         query = self.norm(query)
-        if self.norm_context is None:
-            context = query
-        else:
-            context = self.norm_context(context)
+        context = query if self.norm_context is None else self.norm_context(context)
         q = self._split(self.to_query(query))
         k, v = (self._split(x) for x in self.to_key_value(context).chunk(2, dim=-1))
         out = attention(q.expand(k.shape[0], -1, -1, -1), k, v, mask)
@@ -117,9 +114,7 @@ class AttentionBlock(nn.Module):
                 raise ValueError(f"a width of {width} does not divide among {heads} heads")
             head_width = width // heads
         self.residual = residual
-        self.attend = MultiHead(
-            width, context=context, heads=heads, head_width=head_width, out=out
-        )
+        self.attend = MultiHead(width, context=context, heads=heads, head_width=head_width, out=out)
         self.feed_forward = GatedFeedForward(out, multiplier)
 
     def forward(

@@ -60,7 +60,7 @@ class Problem(ABC):
         """What one sample takes on disk."""
 
     def storage(self, resolution: int | None, query_resolution: int | None) -> int | None:
-        """The resolution to store fields at, so that both can be seen; None if there is no choice."""
+        """The resolution to store fields at, so that both can be seen; None without a choice."""
         if resolution is not None or query_resolution is not None:
             raise Unsupported(f"{self.name} has no grid: it comes at one resolution only")
         return None

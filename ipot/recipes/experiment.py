@@ -6,7 +6,6 @@ does all of it and leaves a run folder, and `restore` reads one back.
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -194,7 +193,7 @@ def run(
             source = Run.open(start_from)
             weights, _ = checkpoint.load(source.best)
             checkpoint.load_weights(model, weights, source.best)
-        extra = {"environment": environment()}
+        extra: dict[str, Any] = {"environment": environment()}
         if start_from is not None:
             extra["start_from"] = str(start_from)
         folder = Run(Path(out))
@@ -289,9 +288,6 @@ def _splits(settings, store, place, here: World, report) -> tuple[Dataset, Datas
         keys = {"store": store, "device": place, "report": report}
         return load_data(settings, "train", **keys), load_data(settings, "validation", **keys)
 
-    if here.first:
-        data = load()
+    data = load() if here.first else None
     here.barrier()
-    return data if here.first else load()
-
-
+    return data or load()

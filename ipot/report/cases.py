@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +11,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ipot.errors import DataError
-from ipot.report.style import FAINT, INK, Axes
+from ipot.report.style import (
+    COLOURS,
+    ERROR,
+    FAINT,
+    INK,
+    PREDICTION,
+    TRUTH,
+    Axes,
+    ScalarMappable,
+    Scale,
+)
 from ipot.report.views import Extent, View, view
 from ipot.samples import Sample
 from ipot.spec import Spec
@@ -31,6 +42,7 @@ class Case:
     unit: str
     when: str
     relative: float | None
+    inputs: int
 
     @property
     def error(self) -> np.ndarray:
@@ -46,7 +58,7 @@ class Case:
     @property
     def extent(self) -> Extent:
         """The part of the plane that queries cover, and inputs too where they share it."""
-        return _union([v.extent for v in (self.target, *self._alike)])
+        return union([v.extent for v in (self.target, *self._alike)])
 
     @property
     def source_extent(self) -> Extent:
@@ -88,6 +100,7 @@ def case(
         unit=unit,
         when=f"t = {sample.times[time]:g}" if steps > 1 else "",
         relative=relative_l2(sample, prediction),
+        inputs=len(sample.points),
     )
 
 
@@ -134,16 +147,26 @@ def array(tensor: Tensor) -> np.ndarray:
 
 def frame(axes: Axes, extent: Extent, labels: tuple[str, str], *, x: bool, y: bool) -> None:
     """Limits and sparse ticks of a panel in the plane, labelled where asked."""
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import MaxNLocator, MultipleLocator
 
     axes.set_xlim(extent[0], extent[1])
     axes.set_ylim(extent[2], extent[3])
+    globe = labels[0].startswith("longitude")
     for axis, shown, label in ((axes.xaxis, x, labels[0]), (axes.yaxis, y, labels[1])):
-        axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 3, 5, 10]))
+        nice = MaxNLocator(3, steps=[1, 2, 5, 10])
+        axis.set_major_locator(MultipleLocator(90) if globe else nice)
+        axis.set_major_formatter(plain())
         if shown:
             axis.set_label_text(label)
         else:
             axis.set_ticklabels([])
+
+
+def plain() -> Any:
+    """Tick labels as short as they can be, without a factor that stands elsewhere."""
+    from matplotlib.ticker import FuncFormatter
+
+    return FuncFormatter(lambda value, _: f"{value:g}".replace("-", "\N{MINUS SIGN}"))
 
 
 def box_size(extent: Extent, width: float, height: float) -> tuple[float, float]:
@@ -155,25 +178,58 @@ def box_size(extent: Extent, width: float, height: float) -> tuple[float, float]
 
 
 def paint_line(
-    axes: Axes, view: View, values: np.ndarray, colour: str, label: str | None = None, **line: str
+    axes: Axes,
+    view: View,
+    values: np.ndarray,
+    colour: str,
+    *,
+    label: str | None = None,
+    marked: bool = False,
+    **line: Any,
 ) -> None:
-    """A curve sorted by x; few points are also marked, for they are all that is known."""
+    """A curve sorted by x; a few marked points are all that is known, and look so."""
     order = np.argsort(view.x, kind="stable")
-    few = len(order) <= 150
-    style = {"marker": "o", "markersize": 2.6, "linewidth": 0.6} if few else {}
-    axes.plot(view.x[order], values[order], color=colour, label=label, **{**style, **line})
+    if marked and len(order) <= 100:
+        line = {"marker": "o", "markersize": 2.8, "linewidth": 0.5, **line}
+    axes.plot(view.x[order], values[order], color=colour, label=label, **line)
+    axes.margins(x=0.02)
+    axes.yaxis.set_major_formatter(plain())
+    axes.xaxis.set_major_formatter(plain())
+
+
+def paint_answer(axes: Axes, item: Case) -> None:
+    """Truth and prediction over each other."""
+    if item.truth is None:
+        paint_line(axes, item.target, item.prediction, PREDICTION, label="prediction")
+        return
+    paint_line(axes, item.target, item.truth, TRUTH, label="truth", linewidth=1.7)
+    paint_line(axes, item.target, item.prediction, PREDICTION, label="prediction", linestyle="--")
+
+
+def paint_error(axes: Axes, item: Case) -> None:
+    """The absolute error from zero on."""
+    paint_line(axes, item.target, item.error, ERROR)
+    axes.set_ylim(0, 1.08 * float(np.nanmax(item.error)) or 1.0)
+
+
+def paint_plane_source(axes: Axes, item: Case, scale: Scale) -> ScalarMappable | None:
+    """An input panel in the plane; without values it shows where the points are."""
+    if item.values is None:
+        item.source.paint_places(axes)
+        return None
+    return item.source.paint(axes, item.values, scale, dots=True)
 
 
 def paint_source(axes: Axes, item: Case) -> None:
     """An input panel that has no colours: a line, bare numbers, or nothing."""
     if item.source.kind == "line" and item.values is not None:
-        paint_line(axes, item.source, item.values, "#0072b2")
+        paint_line(axes, item.source, item.values, COLOURS[0], marked=True)
         return
-    axes.set(xticks=[], yticks=[])
+    axes.set_axis_off()
     colour = INK if item.parameters else FAINT
     axes.text(
-        0.08,
-        0.92,
+        0.02,
+        0.97,
         item.parameters or "no values",
         transform=axes.transAxes,
         va="top",
@@ -187,7 +243,7 @@ def _parameters(sample: Sample, spec: Spec) -> str:
         return ""
     values = array(sample.parameters).tolist()
     names = [*spec.parameters, *(f"p{i + 1}" for i in range(len(spec.parameters), len(values)))]
-    lines = [f"{name} = {value:.4g}" for name, value in zip(names, values, strict=False)]
+    lines = [f"{name} = {value:.6g}" for name, value in zip(names, values, strict=False)]
     return "\n".join(lines if len(lines) <= 9 else [*lines[:8], f"… {len(lines) - 8} more"])
 
 
@@ -208,6 +264,7 @@ def _input_unit(spec: Spec, row: int) -> str:
     return spec.units[index] if index < len(spec.units) else ""
 
 
-def _union(extents: list[Extent]) -> Extent:
+def union(extents: list[Extent]) -> Extent:
+    """The smallest frame around several."""
     lefts, rights, bottoms, tops = zip(*extents, strict=True)
     return min(lefts), max(rights), min(bottoms), max(tops)

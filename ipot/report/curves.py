@@ -10,8 +10,9 @@ import numpy as np
 
 from ipot.errors import DataError
 from ipot.report.style import COLOURS, FAINT, RULE, Axes, Figure, Sheet, look
+from ipot.report.tables import Number
 
-Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+Series = Mapping[str, tuple[Sequence[Number], Sequence[Number]]]
 MARKERS = "osD^vP"
 
 
@@ -23,7 +24,7 @@ def curve(
     logx: bool = False,
     logy: bool = True,
     title: str | None = None,
-    reference: Mapping[str, float] | None = None,
+    reference: Mapping[str, Number] | None = None,
 ) -> Figure:
     """Errors against a fraction, a resolution or a time; references are dashed lines."""
     with look():
@@ -51,7 +52,7 @@ def draw_curve(
     logx: bool = False,
     logy: bool = True,
     title: str | None = None,
-    reference: Mapping[str, float] | None = None,
+    reference: Mapping[str, Number] | None = None,
 ) -> None:
     """The same inside a panel that exists."""
     if not series:
@@ -100,6 +101,8 @@ def training(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     """Loss and validation error on a log axis, the learning rate faintly behind them."""
     if not metrics:
         raise DataError("there are no metrics to draw: train for at least one epoch")
+    from matplotlib.ticker import MaxNLocator
+
     key = _position(metrics)
     with look():
         sheet = Sheet(5.2, 3.0)
@@ -124,9 +127,11 @@ def training(metrics: Sequence[Mapping[str, Any]]) -> Figure:
         _scale_axis(axes, "y", losses, log=True, room=0.06)
         axes.set(xlabel=key, ylabel="loss")
         axes.margins(x=0.02)
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         tidy(axes)
         _rate(axes, *_column(metrics, key, "learning_rate"))
-        axes.legend(loc="upper right", handlelength=1.6, borderaxespad=0.4)
+        veil = {"frameon": True, "framealpha": 0.8, "edgecolor": "none", "facecolor": "white"}
+        axes.legend(loc="best", handlelength=1.6, borderaxespad=0.4, **veil)
         return sheet.figure
 
 
@@ -173,7 +178,7 @@ def _rate(axes: Axes, x: list[float], y: list[float]) -> None:
 
 
 def _scale_axis(
-    axes: Axes, which: str, values: Sequence[float], log: bool, *, room: float
+    axes: Axes, which: str, values: Sequence[Number], log: bool, *, room: float
 ) -> None:
     """Limits with some air; on a log axis, labels that a short range does not leave without."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -196,5 +201,3 @@ def _scale_axis(
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
         axis.set_minor_formatter(NullFormatter())
-
-

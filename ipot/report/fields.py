@@ -9,11 +9,17 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from ipot.report.cases import Case, box_size, case, frame, paint_line, paint_source
+from ipot.report.cases import (
+    Case,
+    box_size,
+    case,
+    frame,
+    paint_answer,
+    paint_error,
+    paint_plane_source,
+    paint_source,
+)
 from ipot.report.style import (
-    ERROR,
-    PREDICTION,
-    TRUTH,
     Axes,
     Figure,
     ScalarMappable,
@@ -23,8 +29,8 @@ from ipot.report.style import (
     look,
     scale_of,
 )
-from ipot.report.tables import percent
-from ipot.report.views import Extent, View
+from ipot.report.tables import count, percent
+from ipot.report.views import Extent
 from ipot.samples import Sample
 from ipot.spec import Spec
 
@@ -45,7 +51,7 @@ class Panel:
     @property
     def right(self) -> float:
         """Room for the colour bar and its label."""
-        return 0.1 if self.bar is None else 0.74
+        return 0.1 if self.bar is None else 0.64
 
 
 def fields(
@@ -88,14 +94,12 @@ def _plane_panels(item: Case, window: Extent | None) -> list[Panel]:
         return Panel(title=name, size=size, paint=paint, left=left, bar=bar, extend=extend)
 
     note = ", ".join(part for part in (item.when, item.target.note) if part)
-    suffix = f", {note}" if note else ""
+    suffix = f" ({note})" if item.target.note else f", {note}" if note else ""
     source = _source_panel(item, window, size)
     # A labelled axis once: again only where rows break or the input lives somewhere else.
     again = wide or not item.source.plane or item.source.labels != item.target.labels
     if item.truth is None:
-        one = panel(
-            f"prediction{suffix}", item.prediction, scale, labelled=again, bar=item.label
-        )
+        one = panel(f"prediction{suffix}", item.prediction, scale, labelled=again, bar=item.label)
         return [source, one]
     relative = "" if item.relative is None else f", relative $L^2$ {percent(item.relative)}"
     bar = item.label if wide else None
@@ -124,9 +128,9 @@ def _source_panel(item: Case, window: Extent | None, size: tuple[float, float]) 
                 axes.set_xlabel(view.labels[0])
                 axes.set_ylabel(item.value_label)
 
-        width = LINE[0] if line else 1.9
+        width = LINE[0] if line else 1.3
         return Panel(
-            title=f"input, {len(view.x)} points" if line else "input",
+            title=f"input, {count(item.inputs)} points" if line else "input",
             size=(width, size[1]),
             paint=paint_plain,
             left=0.6 if line else 0.12,
@@ -138,11 +142,13 @@ def _source_panel(item: Case, window: Extent | None, size: tuple[float, float]) 
 
     def paint(axes: Axes) -> ScalarMappable | None:
         frame(axes, extent, view.labels, x=True, y=True)
-        return view.paint(axes, item.values, scale)
+        return paint_plane_source(axes, item, scale)
 
     note = f", {view.note}" if view.note and view.note != item.target.note else ""
     return Panel(
-        title=f"input{note}" if view.kind == "grid" else f"input, {len(view.x)} points{note}",
+        title=f"input{note}"
+        if view.kind == "grid"
+        else f"input, {count(item.inputs)} points{note}",
         size=size if alike else box_size(extent, 2.1, size[1]),
         paint=paint,
         left=0.5,
@@ -155,21 +161,14 @@ def _line_panels(item: Case) -> list[Panel]:
     order = f", {item.when}" if item.when else ""
 
     def answer(axes: Axes) -> None:
-        if item.truth is not None:
-            paint_line(axes, view, item.truth, TRUTH, "truth", linewidth=1.6)
-        dashes = "-" if item.truth is None else "--"
-        paint_line(axes, view, item.prediction, PREDICTION, "prediction", linestyle=dashes)
-        axes.set_xlabel(view.labels[0])
-        axes.set_ylabel(item.label)
+        paint_answer(axes, item)
+        axes.set(xlabel=view.labels[0], ylabel=item.label)
         if item.truth is not None:
             axes.legend(loc="best", handlelength=1.8, borderaxespad=0.3)
 
     def error(axes: Axes) -> None:
-        paint_line(axes, view, item.error, ERROR)
-        axes.set_ylim(bottom=0)
-        axes.ticklabel_format(axis="y", scilimits=(-2, 3), useMathText=True)
-        axes.set_xlabel(view.labels[0])
-        axes.set_ylabel(item.error_label)
+        paint_error(axes, item)
+        axes.set(xlabel=view.labels[0], ylabel=item.error_label)
 
     source = _source_panel(item, None, LINE)
     if item.truth is None:
@@ -186,7 +185,7 @@ def _place(panels: list[Panel], title: str | None) -> Figure:
     """Put panels side by side; wide ones go two by two."""
     columns = 2 if len(panels) == 4 and panels[1].size[1] < 0.6 * panels[1].size[0] else len(panels)
     rows = [panels[i : i + columns] for i in range(0, len(panels), columns)]
-    head, above, below = (0.34 if title else 0.05), 0.24, 0.42
+    head, above, below = (0.3 if title else 0.05), 0.24, 0.42
     lefts = [max(p.left for p in column) for column in zip(*rows, strict=True)]
     cells = [
         max(p.size[0] + p.right for p in column) + left
@@ -219,8 +218,3 @@ def shared_scale(items: list[Case]) -> Scale:
 def shared_error_scale(items: list[Case]) -> Scale:
     """One range for the errors of several cases."""
     return error_scale([c.target.pick(c.error) for c in items if c.truth is not None])
-
-
-def same_plane(a: View, b: View) -> bool:
-    """Whether two sets of points can be shown with the same limits."""
-    return a.plane and b.plane and a.labels == b.labels

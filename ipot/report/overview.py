@@ -10,13 +10,20 @@ import numpy as np
 from torch import Tensor
 
 from ipot.errors import DataError
-from ipot.report.cases import Case, box_size, case, frame, paint_line, paint_source
+from ipot.report.cases import (
+    Case,
+    box_size,
+    case,
+    frame,
+    paint_answer,
+    paint_error,
+    paint_plane_source,
+    paint_source,
+    union,
+)
 from ipot.report.curves import draw_curve
 from ipot.report.fields import shared_error_scale, shared_scale
 from ipot.report.style import (
-    ERROR,
-    PREDICTION,
-    TRUTH,
     Axes,
     Figure,
     ScalarMappable,
@@ -31,7 +38,7 @@ from ipot.report.views import Extent
 from ipot.samples import Sample
 from ipot.spec import Spec
 
-GAP, LEFT, SIDE = 0.1, 0.42, 3.2
+GAP, LEFT, SIDE = 0.08, 0.42, 3.4
 
 
 def overview(
@@ -45,15 +52,17 @@ def overview(
 ) -> Figure:
     """Each row a setting: its input, the truth, the prediction and the error, in shared colours.
 
-    `rows` are (label, sample, prediction). `curve_panel` takes the arguments of `curve` and is drawn
-    at the side: the error against the share of sensors, say.
+    `rows` are (label, sample, prediction). `curve_panel` takes the arguments of `curve` and is
+    drawn at the side: the error against the share of sensors, say.
     """
     if not rows:
         raise DataError("an overview needs at least one row, got none")
     labels = [label for label, _, _ in rows]
     items = [case(s, p, spec=spec, channel=channel, time=time) for _, s, p in rows]
     if len({item.target.plane for item in items}) > 1:
-        raise DataError("the rows of an overview must all have queries on a line, or all in a plane")
+        raise DataError(
+            "the rows of an overview must all have queries on a line, or all in a plane"
+        )
     with look():
         if items[0].target.plane:
             return _planes(items, labels, curve_panel, title)
@@ -64,10 +73,14 @@ def _planes(
     items: list[Case], labels: list[str], curve_panel: Mapping[str, Any] | None, title: str | None
 ) -> Figure:
     known = all(item.truth is not None for item in items)
-    extent = _union([item.extent for item in items])
-    width, height = box_size(extent, 1.75, 1.75)
-    columns = ["input", "truth", "prediction", "absolute error"] if known else ["input", "prediction"]
-    head = 0.62 if title else 0.26
+    extent = union([item.extent for item in items])
+    # More rows, smaller panels: the whole must still fit a screen.
+    side = {1: 2.0, 2: 1.9, 3: 1.75, 4: 1.5}.get(len(items), 1.3)
+    width, height = box_size(extent, side, side)
+    columns = (
+        ["input", "truth", "prediction", "absolute error"] if known else ["input", "prediction"]
+    )
+    head = 0.55 if title else 0.26
     tops = [head + i * (height + GAP) for i in range(len(items))]
     lefts = [LEFT + i * (width + GAP) for i in range(len(columns))]
     end, bottom = lefts[-1] + width, tops[-1] + height
@@ -122,9 +135,8 @@ def _paint_cell(
     frame(axes, extent if same else item.source.extent, item.target.labels, x=False, y=False)
     axes.set(xticks=[], yticks=[])
     if name == "input":
-        mappable = item.source.paint(axes, item.values, scale)
-        badge(axes, f"{count(len(item.source.pick(item.values)))} values" if item.values is not None
-              else f"{count(len(item.source.x))} points")
+        mappable = paint_plane_source(axes, item, scale)
+        badge(axes, f"{count(item.inputs)} points")
         return mappable
     if name == "truth" and item.truth is not None:
         return item.target.paint(axes, item.truth, scale)
@@ -141,9 +153,11 @@ def _lines(
     items: list[Case], labels: list[str], curve_panel: Mapping[str, Any] | None, title: str | None
 ) -> Figure:
     known = all(item.truth is not None for item in items)
-    names = ["input", "truth and prediction", "absolute error"] if known else ["input", "prediction"]
-    width, height, margin = 2.2, 1.35, 0.55
-    head = 0.62 if title else 0.26
+    names = (
+        ["input", "truth and prediction", "absolute error"] if known else ["input", "prediction"]
+    )
+    width, height, margin = 2.2, 1.35, 0.6
+    head = 0.55 if title else 0.26
     tops = [head + i * (height + GAP) for i in range(len(items))]
     lefts = [LEFT + 0.45 + i * (width + margin) for i in range(len(names))]
     end, bottom = lefts[-1] + width, tops[-1] + height
@@ -168,10 +182,6 @@ def _lines(
             # Room above the curves for the note.
             floor = 0.0 if name == "absolute error" else min(bottom_y)
             axes.set_ylim(floor, max(top_y) + 0.22 * (max(top_y) - floor))
-            axes.ticklabel_format(axis="y", scilimits=(-2, 3), useMathText=True)
-            if axes is not column[0]:
-                # The factor is the same in all rows and is said once.
-                axes.yaxis.get_offset_text().set_visible(False)
     if curve_panel:
         _side(sheet, curve_panel, end + 0.7, tops[0], bottom - tops[0])
     return sheet.figure
@@ -181,23 +191,20 @@ def _paint_line_cell(axes: Axes, name: str, item: Case, *, first: bool) -> None:
     if name == "input":
         paint_source(axes, item)
         if item.source.kind == "line":
-            badge(axes, f"{count(len(item.source.x))} values")
+            badge(axes, f"{count(item.inputs)} points")
     elif name == "absolute error":
-        paint_line(axes, item.target, item.error, ERROR)
+        paint_error(axes, item)
         badge(axes, f"relative $L^2$ {percent(item.relative or 0.0)}")
     else:
-        if item.truth is not None:
-            paint_line(axes, item.target, item.truth, TRUTH, "truth", linewidth=1.6)
-        dashes = "-" if item.truth is None else "--"
-        paint_line(axes, item.target, item.prediction, PREDICTION, "prediction", linestyle=dashes)
+        paint_answer(axes, item)
         badge(axes, f"{count(len(item.prediction))} queries")
         if first and item.truth is not None:
             axes.legend(loc="upper right", handlelength=1.6, borderaxespad=0.2, labelspacing=0.2)
 
 
 def _row_label(sheet: Sheet, label: str, top: float, height: float) -> None:
-    # About eleven letters of this size fit into an inch.
-    text = fill(label, max(10, int(11 * height)))
+    # About so many letters of this size fit into an inch.
+    text = fill(label, max(10, int(12.5 * height)))
     sheet.text(
         LEFT - 0.12,
         top + height / 2,
@@ -214,12 +221,6 @@ def _row_label(sheet: Sheet, label: str, top: float, height: float) -> None:
 def _side(
     sheet: Sheet, curve_panel: Mapping[str, Any], left: float, top: float, height: float
 ) -> None:
-    """The curve, as tall as the panels it stands beside but never a tower."""
-    tall = min(height, 1.25 * SIDE)
-    axes = sheet.axes(left, top, SIDE, max(tall, 1.8))
+    """The curve, as tall as the panels it stands beside."""
+    axes = sheet.axes(left, top, SIDE, height)
     draw_curve(axes, **curve_panel)
-
-
-def _union(extents: list[Extent]) -> Extent:
-    lefts, rights, bottoms, tops = zip(*extents, strict=True)
-    return min(lefts), max(rights), min(bottoms), max(tops)

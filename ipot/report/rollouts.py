@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-
-
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
 from ipot.errors import DataError
-from ipot.report.cases import array, box_size, case, check, frame, relative_l2
+from ipot.report.cases import array, box_size, case, check, frame, relative_l2, union
 from ipot.report.fields import fields, shared_error_scale, shared_scale
 from ipot.report.style import Figure, Scale, Sheet, error_scale, look, scale_of
 from ipot.report.tables import percent
@@ -55,13 +53,7 @@ def _frames(
 ) -> Figure:
     items = [case(sample, prediction, spec=spec, channel=channel, time=t) for t in chosen]
     known = sample.targets is not None
-    extents = [item.target.extent for item in items]
-    extent = (
-        min(e[0] for e in extents),
-        max(e[1] for e in extents),
-        min(e[2] for e in extents),
-        max(e[3] for e in extents),
-    )
+    extent = union([item.target.extent for item in items])
     width, height = box_size(extent, 1.7, 1.9)
     scale = shared_scale(items)
     rows: list[tuple[str, Scale, list[np.ndarray]]] = []
@@ -75,18 +67,25 @@ def _frames(
     below = [0.2 if known and name == "prediction" else gap for name, _, _ in rows]
     tops = [head + n * height + sum(below[:n]) for n in range(len(rows))]
     with look():
-        sheet = Sheet(
-            left + len(items) * (width + gap) + 0.8, tops[-1] + height + 0.45
-        )
+        sheet = Sheet(left + len(items) * (width + gap) + 0.8, tops[-1] + height + 0.45)
         sheet.title(title, left)
         last = {}
         for n, (name, colours, arrays) in enumerate(rows):
             sheet.text(
-                0.12, tops[n] + height / 2, name, rotation=90, ha="center", va="center", fontsize=8.5
+                0.12,
+                tops[n] + height / 2,
+                name,
+                rotation=90,
+                ha="center",
+                va="center",
+                fontsize=8.5,
             )
             for i, (item, values) in enumerate(zip(items, arrays, strict=True)):
                 axes = sheet.axes(left + i * (width + gap), tops[n], width, height)
-                frame(axes, extent, item.target.labels, x=n == len(rows) - 1, y=i == 0)
+                # Ticks once: all panels have the same.
+                corner = n == len(rows) - 1 and i == 0
+                frame(axes, extent, item.target.labels, x=corner, y=corner)
+                axes.set_ylabel("")
                 last[n] = item.target.paint(axes, values, colours)
                 if n == 0:
                     axes.set_title(item.when or item.target.note)
@@ -125,8 +124,8 @@ def _space_time(
         text = f"error, relative $L^2$ {percent(item.relative or 0.0)}"
         panels.append((text, error, error_scale([error]), item.error_label))
 
-    width, height, left, head = 2.3, 2.3, 0.55, 0.58 if title else 0.28
-    cells = [width + (0.12 if bar is None else 0.86) for _, _, _, bar in panels]
+    width, height, left, head = 2.3, 2.3, 0.55, 0.54 if title else 0.28
+    cells = [width + (0.12 if bar is None else 0.76) for _, _, _, bar in panels]
     with look():
         sheet = Sheet(left + sum(cells), head + height + 0.42)
         sheet.title(title, left)
@@ -174,5 +173,3 @@ def _halfway(nodes: np.ndarray) -> np.ndarray:
     inner = (nodes[:, 1:] + nodes[:, :-1]) / 2
     first, last = 2 * nodes[:, :1] - inner[:, :1], 2 * nodes[:, -1:] - inner[:, -1:]
     return np.concatenate([first, inner, last], axis=1)
-
-

@@ -148,7 +148,7 @@ class Scale:
 
     def extend(self, values: np.ndarray) -> str:
         """Which ends of a bar deserve an arrow, because values lie beyond them."""
-        slack = 0.005 * (self.high - self.low)
+        slack = 0.02 * (self.high - self.low)
         below = bool(np.nanmin(values) < self.low - slack)
         above = bool(np.nanmax(values) > self.high + slack)
         return {(0, 0): "neither", (1, 0): "min", (0, 1): "max", (1, 1): "both"}[below, above]
@@ -158,7 +158,7 @@ def scale_of(arrays: Sequence[np.ndarray]) -> Scale:
     """Viridis, or a diverging map centred at zero where both signs carry weight."""
     finite = _finite(arrays)
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    if min(-low, high) > 0.15 * max(-low, high):
+    if min(-low, high) > 0.25 * max(-low, high):
         bound = max(-low, high)
         return Scale("RdBu_r", -bound, bound)
     if high - low <= 1e-9 * max(abs(low), abs(high)):

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 else:  # rich loads on first use; checkers at run time still find the name.
     Table = Any
 
-# What the helpers below write, and plain numbers: a sign, digits, perhaps a unit.
-_NUMBER = re.compile(r"[-+<≈±]?\s?\d[\d,. ]*([eE][-+]?\d+)?( ?[%×A-Za-z]{1,4}\d*)*( ?± ?\S+)*")
-_EMPTY = "–"
+# What the helpers below write: numbers, perhaps with a unit, an error bar, or minutes and seconds.
+_PART = r"[-+]?\d[\d,.]*(e[-+]?\d+)?(x| ?(%|[KMGT]iB|B|h|min|s|ms|µs|ns))?"
+_NUMBER = re.compile(rf"{_PART}(( ± | ){_PART})?")
+Number = float | int  # strict checkers do not take an int for a float
+_EMPTY = "\N{EN DASH}"
 
 
-def percent(x: float) -> str:
+def percent(x: Number) -> str:
     """A share or a relative error: 0.0071 as `0.71 %`."""
     if not math.isfinite(x):
         return f"{x}"
@@ -32,12 +34,12 @@ def percent(x: float) -> str:
     return f"{value:.2g} %"
 
 
-def scientific(x: float) -> str:
+def scientific(x: Number) -> str:
     """Three digits and an exponent: 0.0071 as `7.10e-03`."""
     return f"{x:.2e}"
 
 
-def seconds(x: float) -> str:
+def seconds(x: Number) -> str:
     """A duration in the units a person would use."""
     if not math.isfinite(x):
         return f"{x}"
@@ -55,7 +57,7 @@ def seconds(x: float) -> str:
     return f"{x / 1e-9:.3g} ns" if x else "0 s"
 
 
-def bytes_(x: float) -> str:
+def bytes_(x: Number) -> str:
     """A size in powers of 1024."""
     size = float(x)
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -115,14 +117,18 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         )
         return f"| {' | '.join(padded)} |"
 
-    rule = ["-" * (w - 1) + ":" if flush else "-" * w for w, flush in zip(widths, right, strict=True)]
+    rule = [
+        "-" * (w - 1) + ":" if flush else "-" * w for w, flush in zip(widths, right, strict=True)
+    ]
     return "\n".join(line(row) for row in (head, rule, *body)) + "\n"
 
 
 def _cells(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[list[str]]:
     for row in rows:
         if len(row) != len(columns):
-            raise ValueError(f"a row of {len(row)} cells in a table of {len(columns)} columns: {row}")
+            raise ValueError(
+                f"a row of {len(row)} cells in a table of {len(columns)} columns: {row}"
+            )
     return [[_text(cell) for cell in row] for row in rows]
 
 

@@ -27,6 +27,7 @@ _STEP_TIMES_POINTS = 1.28
 # gain speed until it is measured again.
 _COURANT = 0.7
 _MEASURE_EVERY = 1.0
+_HOPELESS = 1e6  # steps per unit of time
 
 
 def default_forcing(
@@ -81,7 +82,10 @@ def solve(
 def _require_finite(w: Tensor, time: float) -> None:
     bad = (~w.isfinite().flatten(1).all(1)).nonzero().flatten().tolist()
     if bad:
-        raise RuntimeError(f"the flow blew up before t = {time:g} in samples {bad}: reduce dt")
+        raise RuntimeError(
+            f"the flow is not finite at t = {time:g} in samples {bad} (two share a transform, and "
+            "one spoils the other): look at the input, or reduce dt"
+        )
 
 
 class _Flow:
@@ -115,6 +119,7 @@ class _Flow:
         self.forcing = torch.fft.fft2(_pack(forcing.to(vorticity).reshape(-1, *keep.shape)))
         self.state = torch.fft.fft2(_pack(vorticity))
         self.decay = torch.ones_like(keep, dtype=number)
+        self.loss = torch.zeros_like(keep, dtype=number)
         self.dt = torch.zeros((), dtype=number, device=vorticity.device)
         self.graph = self._capture() if self.state.is_cuda else None
 
@@ -127,12 +132,13 @@ class _Flow:
         """Take equal steps of at most `longest` and of a safe Courant number."""
         courant = self._speed() * self.points / _COURANT  # steps per unit of time, at least
         wanted = 1 / longest
-        # A flow that is not finite any more goes on to the next record, which says so.
-        rate = max(wanted, courant) if math.isfinite(courant) else wanted
+        # A flow that blew up, to NaN maybe, is not followed: the next record will refuse it.
+        rate = max(wanted, courant) if courant < _HOPELESS else wanted
         steps = math.ceil(duration * rate - 1e-9)
         dt = duration / steps
         self.dt.fill_(dt)
         self.decay.copy_(torch.exp(self.diffusion * (dt / 2)))
+        self.loss.copy_(torch.expm1(self.diffusion * dt))
         step = self._step if self.graph is None else self.graph.replay
         for _ in range(steps):
             step()
@@ -153,18 +159,24 @@ class _Flow:
         return torch.addcmul(self.forcing, self.minus_keep, torch.fft.fft2(advection))
 
     def _step(self) -> None:
-        """One step of w' = L w + N(w): classical Runge-Kutta for exp(-L t) w; e = exp(L dt/2)."""
+        """One step of w' = L w + N(w): classical Runge-Kutta for exp(-L t) w. With e = exp(L dt/2),
+
+            w <- w + (e² - 1) w + dt/6 (e² a + 2 e (b + c) + d).
+
+        Written as an increment for the sake of float32: e² is so close to one that its rounding,
+        the same at every step, would add up to 5e-4 over 10 000 steps.
+        """
         w, e, dt = self.state, self.decay, self.dt
         a = self._rate(w)
         b = self._rate(e * torch.addcmul(w, a, dt / 2))
-        c = self._rate(torch.addcmul(e * w, b, dt / 2))
-        d = self._rate(e * torch.addcmul(e * w, c, dt))
-        first = e * torch.addcmul(w, a, dt / 6)
-        w.copy_(torch.addcmul(e * torch.addcmul(first, b + c, dt / 3), d, dt / 6))
+        halfway = e * w
+        c = self._rate(torch.addcmul(halfway, b, dt / 2))
+        d = self._rate(e * torch.addcmul(halfway, c, dt))
+        slope = d + e * torch.add(e * a, b + c, alpha=2)
+        w += torch.addcmul(self.loss * w, slope, dt / 6)
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        """The step as a CUDA graph."""
-        start = self.state.clone()
+        """The step as a CUDA graph. Here `dt` is still zero: rehearsing leaves the state alone."""
         with torch.cuda.device(self.state.device):
             # The plans of the transforms and their work space must exist before the capture.
             side = torch.cuda.Stream()
@@ -176,7 +188,6 @@ class _Flow:
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 self._step()
-        self.state.copy_(start)
         return graph
 
 

@@ -32,9 +32,17 @@ class Draw:
     queries: Tensor | None = None
     symmetry: Tensor | None = None
 
-    def tensors(self) -> tuple[Tensor | None, ...]:
-        """In a fixed order."""
-        return self.index, self.points, self.queries, self.symmetry
+    def to(self, device: torch.device) -> Draw:
+        """The same on a device."""
+        optional = (self.points, self.queries, self.symmetry)
+        return Draw(self.index.to(device), *(None if t is None else t.to(device) for t in optional))
+
+    def copy_(self, other: Draw) -> None:
+        """Take over the numbers of another draw of the same shape, in place."""
+        names = ("index", "points", "queries", "symmetry")
+        for mine, new in ((getattr(self, name), getattr(other, name)) for name in names):
+            if mine is not None:
+                mine.copy_(new, non_blocking=True)
 
 
 class Draws:

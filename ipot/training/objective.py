@@ -33,4 +33,4 @@ class RelativeL2:
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """The mean over samples of ‖prediction - target‖ / ‖target‖."""
-        return relative_l2(model(batch), batch.targets, mask=batch.query_mask).mean()
+        return relative_l2(model(batch), batch.truth, mask=batch.query_mask).mean()

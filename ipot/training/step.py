@@ -52,7 +52,7 @@ def choose(settings: Training, data: Dataset, device: torch.device, world: World
 def make_optimizer(
     model: nn.Module, settings: Training, groups: list, device: torch.device
 ) -> torch.optim.AdamW:
-    """AdamW, fused where the device has it; its rate is a tensor so that a graph can read it."""
+    """AdamW, fused into one pass; on a GPU its rate is a tensor so that a graph can read it."""
     everything = [{"params": [p for p in model.parameters() if p.requires_grad]}, *groups]
     cuda = device.type == "cuda"
     rate = torch.tensor(settings.learning_rate, device=device) if cuda else settings.learning_rate
@@ -60,9 +60,8 @@ def make_optimizer(
         everything,
         lr=rate,
         weight_decay=settings.weight_decay,
-        fused=cuda or None,
+        fused=True,
         capturable=cuda,
-        foreach=None if cuda else True,
     )
 
 
@@ -96,8 +95,7 @@ class Step:
         if world.size > 1:
             ids = [torch.cuda.current_device()] if device.type == "cuda" else None
             self.model = DistributedDataParallel(model, device_ids=ids)
-        self._static: Draw | None = None
-        self._replay: Callable[[], None] | None = None
+        self._captured: tuple[Draw, Callable[[], None]] | None = None
 
     def __call__(self, draw_or_batch: Draw | Batch, number: int, rate: float) -> None:
         """Run the step with a number (counted from 0) at a learning rate."""
@@ -105,13 +103,13 @@ class Step:
         if isinstance(draw_or_batch, Batch):
             self._work(draw_or_batch.to(self.device, non_blocking=True))
         elif self.kind == "graph":
-            if self._replay is None:
-                self._capture(draw_or_batch, number)
-            self._fill(draw_or_batch)
-            self._replay()
+            if self._captured is None:
+                self._captured = self._capture(draw_or_batch.to(self.device), number)
+            static, replay = self._captured
+            static.copy_(draw_or_batch)
+            replay()
         else:
-            moved = [None if t is None else t.to(self.device) for t in draw_or_batch.tensors()]
-            self._work(self.draws.stacked_batch(Draw(*moved)))
+            self._work(self.draws.stacked_batch(draw_or_batch.to(self.device)))
 
     def start(self, number: int) -> None:
         """Say which step comes next, after a resume."""
@@ -149,27 +147,23 @@ class Step:
             else:
                 group["lr"] = rate
 
-    def _fill(self, draw: Draw) -> None:
-        for mine, new in zip(self._static.tensors(), draw.tensors(), strict=True):
-            if mine is not None:
-                mine.copy_(new, non_blocking=True)
+    def _capture(self, draw: Draw, number: int) -> tuple[Draw, Callable[[], None]]:
+        """Warm up, capture, and undo what the warm-up did to weights and optimiser.
 
-    def _capture(self, draw: Draw, number: int) -> None:
-        """Warm up, capture, and undo what the warm-up did to weights and optimiser."""
-        moved = [None if t is None else t.to(self.device) for t in draw.tensors()]
-        self._static = Draw(*moved)
+        The graph reads its choices from the tensors of `draw`, which are filled before a replay.
+        """
         weights = [p.detach().clone() for p in self.parameters]
         state = _optimizer_copy(self.optimizer)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(WARM_UP):
-                self._work(self.draws.stacked_batch(self._static))
+                self._work(self.draws.stacked_batch(draw))
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         self.optimizer.zero_grad(set_to_none=True)
         with torch.cuda.graph(graph):
-            self._work(self.draws.stacked_batch(self._static))
+            self._work(self.draws.stacked_batch(draw))
         with torch.no_grad():
             for p, w in zip(self.parameters, weights, strict=True):
                 p.copy_(w)
@@ -177,7 +171,7 @@ class Step:
         self.loss_sum.zero_()
         self.fault.fill_(-1)
         self.count.fill_(number)
-        self._replay = graph.replay
+        return draw, graph.replay
 
 
 def _optimizer_copy(optimizer: torch.optim.Optimizer) -> dict:
@@ -210,7 +204,8 @@ class Average:
         """Take in the weights as they are now."""
         self.count += 1
         decay = min(self.decay, self.count / (self.count + 9.0))
-        torch._foreach_lerp_(list(self.mean.values()), list(self.live.values()), 1.0 - decay)
+        live: list[Tensor] = list(self.live.values())
+        torch._foreach_lerp_(list(self.mean.values()), live, 1.0 - decay)
 
     @torch.no_grad()
     def swap(self) -> None:

@@ -342,8 +342,8 @@ class _RaggedSteps(TorchDataset):
     def __init__(self, draws: Draws) -> None:
         self.draws = draws
 
-    def __getitem__(self, step: int) -> Batch:
-        return self.draws.ragged_batch(step)
+    def __getitem__(self, index: int) -> Batch:
+        return self.draws.ragged_batch(index)
 
 
 class _Speed:

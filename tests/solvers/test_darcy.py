@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -57,7 +58,7 @@ def test_order_in_space_is_two():
         forcing = 5 * math.pi**2 * a * u - a_x * u_x - a_y * u_y
         solution = darcy.solve(a[None], forcing=forcing)[0]
         errors.append(((solution - u).norm() / u.norm()).item())
-    slopes = [math.log2(a / b) for a, b in zip(errors, errors[1:], strict=False)]
+    slopes = [math.log2(a / b) for a, b in itertools.pairwise(errors)]
     assert all(1.95 < slope < 2.05 for slope in slopes), (errors, slopes)
     assert errors[-1] < 5e-4
 
@@ -89,7 +90,15 @@ def test_what_flows_in_flows_out(face):
 def test_scales_with_forcing_and_coefficient():
     a = coefficients(1, 32)
     torch.testing.assert_close(darcy.solve(5e6 * a, forcing=10.0), 2e-6 * darcy.solve(a))
-    assert not darcy.solve(a, forcing=0.0).any()
+
+
+def test_nothing_to_solve_is_solved():
+    forcing = torch.ones(2, 32, 32)
+    forcing[0] = 0
+    u = darcy.solve(coefficients(2, 32), forcing=forcing)
+    assert not u[0].any()
+    assert (u[1] > 0).all()
+    assert not darcy.solve(coefficients(1, 32), forcing=0.0).any()
 
 
 def test_a_sample_does_not_depend_on_its_company():
@@ -130,13 +139,13 @@ def test_dtype_is_kept_and_costs_only_its_rounding():
 def test_statistics_of_the_public_benchmark():
     """Against published statistics of the 421-point file (1024 samples, a = 12 or 3, f = 1).
 
-    Sixteen samples know the mean square of u, which varies by ±40 % from one to the next, to 10 %
-    and its root to 5 %; the values at the walls vary less.
+    The mean square of u varies by 18 % from sample to sample, the mean on the walls by 12 %: of
+    sixteen samples the root mean square is good to 2.2 %, the walls to 3 %.
     """
     u = darcy.solve(coefficients(16, 421), tolerance=1e-5)
     walls = torch.cat((u[:, 0], u[:, -1], u[:, :, 0], u[:, :, -1]), dim=-1)
     assert u[:, 1:-1, 1:-1].square().mean().sqrt().item() == pytest.approx(6.95e-3, rel=0.06)
-    assert walls.mean().item() == pytest.approx(5.17e-5, rel=0.06)
+    assert walls.mean().item() == pytest.approx(5.17e-5, rel=0.08)
 
 
 def test_reproduces_the_public_file(public_file):

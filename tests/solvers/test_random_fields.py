@@ -32,10 +32,7 @@ def test_a_draw_does_not_depend_on_its_batch():
 def test_a_draw_is_the_same_everywhere_and_for_ever():
     # A change of this number makes every stored data set a different one.
     draw = random_fields.normal((16,), seed=0, stream="darcy/train", indices=[17])
-    assert draw[0, 0].item() == pytest.approx(PINNED, abs=1e-12)
-
-
-PINNED = 0.0
+    assert draw[0, 0].item() == pytest.approx(0.746168651824836, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +72,17 @@ def test_line_has_the_spectrum_of_the_public_generator():
     torch.testing.assert_close(got, exact)
 
 
+def test_line_is_the_series_it_says():
+    noise = random_fields.normal((2, 3), seed=0, stream="line", indices=[0])
+    x = torch.arange(16, dtype=torch.float64) / 16
+    exact = torch.zeros(16, dtype=torch.float64)
+    for k in (1, 2, 3):
+        scale = np.sqrt(2) * 625 * ((2 * np.pi * k) ** 2 + 25) ** -2
+        phase = 2 * np.pi * k * x
+        exact += scale * (noise[0, 0, k - 1] * phase.cos() + noise[0, 1, k - 1] * phase.sin())
+    torch.testing.assert_close(random_fields.periodic_line(noise, 16, **LINE)[0], exact)
+
+
 def test_line_draws_have_the_published_variance_per_mode():
     noise = random_fields.normal((2, 64), seed=0, stream="line", indices=range(4000))
     spectrum = torch.fft.rfft(random_fields.periodic_line(noise, 256, **LINE)) / 128
@@ -90,11 +98,12 @@ def test_line_is_one_function_on_all_grids():
     torch.testing.assert_close(
         random_fields.periodic_line(noise, 256, **LINE), fine[:, ::4], rtol=0, atol=1e-12
     )
-    # 15 of 100 modes fit on 31 points: the same as noise that has no more.
-    torch.testing.assert_close(
-        random_fields.periodic_line(noise, 31, **LINE),
-        random_fields.periodic_line(noise[..., :15], 31, **LINE),
-    )
+    # 15 of 100 modes fit on 31 points, and on 32: the same as noise that has no more.
+    for points in (31, 32):
+        torch.testing.assert_close(
+            random_fields.periodic_line(noise, points, **LINE),
+            random_fields.periodic_line(noise[..., :15], points, **LINE),
+        )
 
 
 # --- the square with walls ------------------------------------------------------------------------
@@ -145,6 +154,16 @@ def test_torus_has_the_covariance_of_the_public_generator(points):
     shape = random_fields.periodic_square_noise_shape(points)
     got, exact = covariance(ours, shape), covariance(public, (2, points, points))
     torch.testing.assert_close(got, exact, rtol=0, atol=1e-12 * exact.max().item())
+
+
+def test_torus_is_the_series_it_says():
+    noise = torch.zeros(1, *random_fields.periodic_square_noise_shape(16), dtype=torch.float64)
+    noise[0, :, 7 - 2, 3] = torch.tensor([0.3, 0.5])  # k = (-2, 3)
+    x = torch.arange(16, dtype=torch.float64) / 16
+    phase = 2 * np.pi * (-2 * x[:, None] + 3 * x)
+    scale = np.sqrt(2) * SQUARE["sigma"] * (4 * np.pi**2 * 13 + 49) ** -1.25
+    exact = scale * (0.3 * phase.cos() + 0.5 * phase.sin())
+    torch.testing.assert_close(random_fields.periodic_square(noise, 16, **SQUARE)[0], exact)
 
 
 def test_torus_is_one_function_on_all_grids():

@@ -1,0 +1,50 @@
+# The two commands that matter are `make demo` and `make test`. Both set up what they need.
+
+PYTHON ?= python3.11
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test check tests docs clean help
+
+help:            ## what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+demo: $(VENV)/.core   ## generate, train, evaluate: a table and demo/demo.png in about three minutes
+	$(BIN)/ipot demo --out demo
+
+test: check tests     ## the checks, then the tests
+
+check: $(VENV)/.dev   ## format, lint, types, import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyrefly check
+	$(BIN)/lint-imports
+
+# Shapes are checked by a hook that torch.compile cannot trace through, hence two sessions.
+tests: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 -m "not compile" --jaxtyping-packages=ipot,beartype.beartype
+	$(BIN)/python -m pytest -m compile
+
+docs: $(VENV)/.docs   ## the documentation as pages, in docs/_build
+	$(BIN)/sphinx-build -W -q docs docs/_build
+	@echo "open docs/_build/index.html"
+
+clean:           ## remove what was made, the environment included
+	rm -rf $(VENV) demo docs/_build .pytest_cache .ruff_cache
+
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) not found; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) install -q -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) install -q -c constraints.txt -e '.[test,log]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.core
+	$(PIP) install -q -c constraints.txt -e '.[docs]'
+	touch $@

@@ -1,0 +1,97 @@
+"""What `import ipot` offers: the house from its front door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ipot.device import choose
+from ipot.errors import DataError, Unsupported
+from ipot.evaluation.predict import predict
+from ipot.models.base import Operator
+from ipot.recipes.experiment import Experiment, experiment, restore, run
+from ipot.recipes.studies import Question, ask, warn_outside
+from ipot.samples import Sample, collate
+
+__all__ = ["Experiment", "Question", "Surrogate", "ask", "experiment", "load", "run"]
+
+
+class Surrogate:
+    """A trained operator: numpy in, numpy out, at any points and queries."""
+
+    def __init__(self, model: Operator, settings: Experiment, device: torch.device) -> None:
+        self.model, self.settings, self.device = model.to(device).eval(), settings, device
+        self.spec = settings.problem.spec
+
+    def predict(
+        self,
+        points: np.ndarray | None,
+        values: np.ndarray | None,
+        queries: np.ndarray,
+        *,
+        steps: int | None = None,
+        parameters: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """The fields (T, M, K) at queries (M, E), from values (N, C) at points (N, D).
+
+        A time-dependent problem answers at its training horizon, or at as many `steps` as asked.
+        """
+        sample = self.sample(points, values, queries, steps=steps, parameters=parameters)
+        batch = collate([sample]).to(self.device)
+        warn_outside(batch, self.spec)
+        return predict(self.model, batch)[0].cpu().numpy()
+
+    def sample(
+        self,
+        points: np.ndarray | None,
+        values: np.ndarray | None,
+        queries: np.ndarray,
+        *,
+        steps: int | None = None,
+        parameters: np.ndarray | None = None,
+    ) -> Sample:
+        """The arrays as a checked sample."""
+        spec = self.spec
+        if steps is not None and steps != 1 and spec.steps == 1:
+            raise Unsupported(f"{spec.name} is steady: it has no steps to take")
+        count = spec.steps if steps is None else steps
+        if count < 1:
+            raise DataError(f"at least one step is needed, got {count}")
+        if parameters is None and spec.parameters:
+            raise DataError(f"parameters are needed: {', '.join(spec.parameters)}")
+        scalars = None
+        if parameters is not None:
+            scalars = _tensor("parameters", parameters, len(spec.parameters), rank=1)
+        points = np.zeros((0, spec.dimension)) if points is None else points
+        values = np.zeros((0, spec.channels)) if values is None else values
+        return Sample(
+            points=_tensor("points", points, spec.dimension),
+            values=_tensor("values", values, spec.channels),
+            queries=_tensor("queries", queries, spec.query_dimension),
+            times=tuple(spec.dt * (i + 1) for i in range(count)),
+            parameters=scalars,
+        )
+
+
+def load(path: Path | str, *, device: str = "auto", weights: str = "best") -> Surrogate:
+    """A trained operator from a run folder."""
+    place = choose(device)
+    model, settings = restore(path, place, weights)
+    return Surrogate(model, settings, place)
+
+
+def _tensor(name: str, array: np.ndarray, columns: int, rank: int = 2) -> torch.Tensor:
+    """An array as float32, refused with its place where it cannot be used."""
+    try:
+        array = np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be an array of numbers: {error}") from error
+    if array.ndim != rank or array.shape[-1] != columns:
+        wanted = f"(n, {columns})" if rank == 2 else f"({columns},)"
+        raise DataError(f"{name} must have shape {wanted}, got {array.shape}")
+    if not np.isfinite(array).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise DataError(f"{name} holds a value that is not finite (NaN or infinity) at {place}")
+    return torch.from_numpy(array).float()

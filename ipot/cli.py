@@ -1,0 +1,76 @@
+"""The command line: one command, one file in `ipot/commands`, imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+from ipot.errors import IpotError, UnknownName
+from ipot.version import __version__
+
+COMMANDS = {
+    "demo": "generate, train and evaluate on a small 2-D problem, in about three minutes on a CPU",
+    "problems": "what can be solved: sizes, symmetries, where the data come from",
+    "models": "what can be trained: sizes for a problem and preset, what each needs",
+    "generate": "fill the data folder for a problem",
+    "train": "train a model on a problem, or continue a run",
+    "evaluate": "score a run on test data: fewer sensors, other resolutions, longer horizons",
+    "predict": "answer at any queries for inputs from a file",
+    "plot": "pictures of a run: fields, rollouts, error curves, the loss",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command and return its exit status: 0 done, 1 a user's error, 2 wrong usage."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_usage())
+        return 0 if arguments else 2
+    if arguments[0] in ("-V", "--version"):
+        print(f"ipot {__version__}")
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        print(f"ipot: unknown command {name!r}. Known: {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    try:
+        return importlib.import_module(f"ipot.commands.{name}").main(rest) or 0
+    except UnknownName as error:
+        print(f"ipot {name}: {error}", file=sys.stderr)
+        return 2
+    except IpotError as error:
+        print(f"ipot {name}: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader went away (`| head`); there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print(f"ipot {name}: interrupted", file=sys.stderr)
+        return 130
+    except OSError as error:
+        print(f"ipot {name}: {error}", file=sys.stderr)
+        return 1
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [
+        "usage: ipot COMMAND [...]        (ipot COMMAND --help tells more)",
+        "",
+        "Learn the solution operators of PDEs on any points, and query them anywhere.",
+        "",
+        *(f"  {name:<{width}}  {about}" for name, about in COMMANDS.items()),
+        "",
+        "A first hour:",
+        "  ipot demo",
+        "  ipot train darcy --training.epochs 100 --out runs/darcy",
+        "  ipot evaluate runs/darcy --keep 0.25 --query-resolution 421",
+        "  ipot plot runs/darcy",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One file for each command: a dataclass of its flags, and `main`."""

@@ -1,0 +1,132 @@
+"""`ipot train`: train a model on a problem, or continue a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from ipot.commands.common import Folder, Generation, emit, parse, say, show
+from ipot.commands.settings import flag_value, parse_with_settings, split_names
+from ipot.config import Run
+from ipot.data.store import Store
+from ipot.errors import RunError
+from ipot.recipes.experiment import Experiment, experiment, resume, run, run_seeds
+from ipot.training.journal import duration, read
+from ipot.training.trainer import Result, Stopped
+
+
+@dataclass(kw_only=True)
+class Train:
+    """Train a model on a problem and leave a run folder.
+
+    usage: ipot train PROBLEM [MODEL] [flags], for instance
+
+        ipot train darcy --out runs/darcy
+        ipot train darcy --preset paper --out runs/paper
+        ipot train navier_stokes --problem.viscosity 1e-4 --model.latents 512 --training.epochs 50
+        ipot train darcy --seeds 0 1 2 --out runs/spread
+        ipot train --resume runs/darcy
+
+    MODEL is ipot unless said. The data are generated first where they are not there yet. Ctrl-C
+    stops cleanly with a checkpoint; --resume continues as if nothing had happened. Under torchrun
+    the batch is shared among the processes.
+    """
+
+    out: Path | None = None
+    """Run folder; runs/PROBLEM-MODEL-PRESET unless said."""
+    preset: str = "default"
+    """default: our own settings; paper: the paper's tables."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Continue this run; only --data and --device may stand beside it."""
+    start_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Fine-tune: start from the best weights of another run of the same model."""
+    seeds: tuple[int, ...] = ()
+    """Train once for each of these seeds and report mean and spread."""
+    data: Folder = None
+    """Data folder; $IPOT_DATA or the user's cache unless said."""
+    device: str = "auto"
+    """auto, cpu or cuda."""
+    quiet: bool = False
+    """No progress."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command."""
+    try:
+        if arguments and arguments[0].startswith("-") and "--resume" in " ".join(arguments):
+            return _resume(parse(Train, arguments, "train"))
+        names, rest = split_names(arguments, ["problem", "model"], "train", Train.__doc__)
+        base = experiment(
+            names["problem"], names.get("model", "ipot"), flag_value(rest, "--preset", "default")
+        )
+        settings, flags = parse_with_settings(
+            base, Train, rest, "train " + " ".join(names.values())
+        )
+        return _train(settings, flags)
+    except Stopped as stop:
+        say(f"ipot train: {stop}")
+        return 128 + stop.signal
+
+
+def _train(settings: Experiment, flags: Any) -> int:
+    if flags.resume is not None:
+        raise RunError("--resume takes its settings from the run: leave out problem and model")
+    name = f"{settings.problem_name}-{settings.model_name}-{settings.preset}"
+    out = flags.out or Path("runs") / name
+    store = Store(flags.data)
+    generation = Generation(store, quiet=flags.quiet)
+    problem = settings.problem
+    stored = problem.storage(None, None)
+    wanted = {s: getattr(settings.data, s) for s in ("train", "validation")}
+    seed = settings.data.seed
+    have = {s: (n, store.count(problem.recipe(s, seed, stored))) for s, n in wanted.items()}
+    generation.announce(problem, have, stored)
+    options: dict[str, Any] = {
+        "device": flags.device,
+        "store": store,
+        "start_from": flags.start_from,
+    }
+    options |= {"report": generation, "quiet": flags.quiet}
+    if flags.seeds:
+        summary = run_seeds(settings, out, list(flags.seeds), **options)
+        if flags.json:
+            emit(summary | {"out": str(out)})
+        else:
+            for row in summary["runs"]:
+                print(f"seed {row['seed']}: validation {row['best_validation']:.5f}")
+            print(f"mean {summary['mean']:.5f}, spread {summary['spread']:.5f}")
+        return 0
+    _report(run(settings, out, **options), out, flags)
+    return 0
+
+
+def _resume(flags: Train) -> int:
+    if flags.resume is None:
+        raise RunError("--resume needs the folder of a run")
+    result = resume(flags.resume, device=flags.device, store=Store(flags.data), quiet=flags.quiet)
+    _report(result, flags.resume, flags)
+    return 0
+
+
+def _report(result: Result, out: Path, flags: Any) -> None:
+    from ipot.report import plots, tables
+
+    rows = read(Run(out).metrics)
+    plots.save(plots.training(rows), out / "loss.png")
+    if flags.json:
+        emit(result.as_dict() | {"out": str(out)})
+        return
+    cells = [
+        ["relative L2 on validation samples", f"{result.best_validation:.5f}"],
+        ["reached in epoch", f"{result.best_epoch} of {result.epochs}"],
+        ["training loss at the end", f"{result.loss:.5f}"],
+        ["time", f"{duration(result.seconds)}, {result.steps} steps"],
+        ["step", f"{result.step_kind}, {result.precision}"],
+    ]
+    show(tables.table(str(out), ["", "value"], cells))
+    say(f"next: ipot evaluate {out}    ipot plot {out}")

@@ -1,0 +1,209 @@
+"""Questions to a trained run: the same model, the test data seen otherwise."""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ipot.data import views
+from ipot.data.dataset import Dataset
+from ipot.data.statistics import mean_field
+from ipot.data.store import Store
+from ipot.device import choose
+from ipot.errors import DataError, UnknownName
+from ipot.evaluation.evaluate import Scores, evaluate, score
+from ipot.models.base import Operator
+from ipot.recipes.experiment import Experiment, load_data, restore
+from ipot.samples import Batch
+from ipot.spec import Need, Spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """How the test data are seen. The defaults are the data as in training."""
+
+    keep: float = 1.0
+    resolution: int | None = None
+    query_resolution: int | None = None
+    mask: str | None = None
+    steps: int | None = None
+    samples: int | None = None
+    seed: int = 0
+
+    def describe(self) -> str:
+        """The same in words."""
+        words = []
+        if self.resolution:
+            words.append(f"inputs at {self.resolution} a side")
+        if self.query_resolution:
+            words.append(f"queries at {self.query_resolution} a side")
+        if self.mask:
+            words.append(f"mask {self.mask}")
+        if self.keep < 1:
+            words.append(f"{100 * self.keep:g} % of the inputs")
+        if self.steps:
+            words.append(f"{self.steps} steps")
+        return ", ".join(words) or "test data as in training"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The scores, and what they were computed on."""
+
+    question: Question
+    scores: Scores
+    points: int
+    queries: int
+    outputs: tuple[str, ...]
+    mean_field: float | None
+    """What the average training field scores where the queries allow it."""
+
+    @property
+    def median(self) -> float:
+        """The median sample's error."""
+        return statistics.median(self.scores.per_sample)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; `relative_l2` stands at the top."""
+        return {
+            **self.scores.as_dict(),
+            "median": self.median,
+            "mean_field": self.mean_field,
+            "points": self.points,
+            "queries": self.queries,
+            "samples": len(self.scores.per_sample),
+            "question": asdict(self.question),
+        }
+
+
+def ask(
+    run: Path | str,
+    question: Question,
+    *,
+    store: Store | None = None,
+    device: str = "auto",
+    weights: str = "best",
+    batch: int = 16,
+    report: Callable[[str, int, int], None] | None = None,
+) -> Answer:
+    """Score a run folder on test data seen through a question."""
+    if weights not in ("best", "last"):
+        raise UnknownName(f"unknown weights {weights!r}. Known: best, last")
+    place = choose(device)
+    model, settings = restore(run, place, weights)
+    data = seen_test_data(settings, question, store=store or Store(), device=place, report=report)
+    check_needs(model, data, settings.problem.spec)
+    keys = {"store": store or Store(), "device": place, "report": report}
+    return answer(
+        model, settings, question, data, batch=batch, guess=_guess(settings, question, keys)
+    )
+
+
+def answer(
+    model: Operator,
+    settings: Experiment,
+    question: Question,
+    data: Dataset,
+    *,
+    batch: int = 16,
+    guess: Tensor | None = None,
+) -> Answer:
+    """Score a model on data that are there already."""
+    place = next(model.parameters()).device
+    with torch.autocast(place.type, enabled=False):
+        scores = evaluate(model, data.to(place), batch=batch, device=place)
+    first = data[0]
+    return Answer(
+        question=question,
+        scores=scores,
+        points=len(first.points),
+        queries=first.queries.shape[-2],
+        outputs=settings.problem.spec.outputs,
+        mean_field=None if guess is None else guess_error(guess, data),
+    )
+
+
+def seen_test_data(
+    settings: Experiment,
+    question: Question,
+    *,
+    store: Store,
+    device: torch.device,
+    report: Callable[[str, int, int], None] | None = None,
+) -> Dataset:
+    """The test split, seen through a question."""
+    if question.samples is not None:
+        if question.samples < 1:
+            raise DataError(f"at least one test sample is needed, got {question.samples}")
+        settings = replace(settings, data=replace(settings.data, test=question.samples))
+    if question.steps is not None:
+        settings = replace(settings, problem=settings.problem.with_steps(question.steps))
+    data = load_data(
+        settings,
+        "test",
+        store=store,
+        device=device,
+        report=report,
+        resolution=question.resolution,
+        query_resolution=question.query_resolution,
+    )
+    problem = settings.problem
+    if question.mask is not None:
+        data = views.mask(data, question.mask, problem.spec, dict(problem.masks))
+    return views.keep(data, question.keep, seed=question.seed)
+
+
+def guess_error(guess: Tensor, data: Dataset) -> float | None:
+    """The score of a fixed field, where it lives on the queries of the data."""
+    truth = data[0].truth
+    if guess.shape != truth.shape:
+        return None
+    guess = guess.to(truth.device).unsqueeze(0)
+    pairs = ((guess, data[i].truth.unsqueeze(0), None, None) for i in range(len(data)))
+    return score(pairs).relative_l2
+
+
+def check_needs(model: Operator, data: Dataset, spec: Spec) -> None:
+    """A view may have taken away what a model needs."""
+    first = data[0]
+    lost = set()
+    if first.grid is None:
+        lost.add(Need.GRID)
+    if first.points.shape != first.queries.shape or not torch.equal(first.points, first.queries):
+        lost.add(Need.SAME_POINTS)
+    replace(spec, provides=spec.provides - lost).require(type(model).__name__, model.needs)
+
+
+def warn_outside(batch: Batch, spec: Spec) -> None:
+    """Warn where queries lie far outside the domain that the model was trained on."""
+    low = torch.tensor([a for a, _ in spec.query_domain])
+    high = torch.tensor([b for _, b in spec.query_domain])
+    free = torch.tensor([p is None for p in spec.query_periods])
+    margin = 0.05 * (high - low)
+    queries = batch.queries.reshape(-1, len(low)).cpu()
+    outside = (((queries < low - margin) | (queries > high + margin)) & free).any(-1)
+    if outside.any():
+        place = queries[outside][0].tolist()
+        warnings.warn(
+            f"{int(outside.sum())} of {len(queries)} queries lie outside the domain "
+            f"{spec.query_domain} that the model has seen, the first at {place}: "
+            "an extrapolation, not to be trusted",
+            stacklevel=3,
+        )
+
+
+def _guess(settings: Experiment, question: Question, keys: dict[str, Any]) -> Tensor | None:
+    """The mean field of the training data at the training resolution, if the question is asked
+    there; other resolutions would need the training data at that resolution."""
+    own = getattr(settings.problem, "resolution", None)
+    asked = question.query_resolution or question.resolution or own
+    if asked != own or question.steps is not None:
+        return None
+    return mean_field(load_data(settings, "train", **keys))

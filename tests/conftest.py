@@ -1,0 +1,55 @@
+"""What all tests share."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+from ipot.samples import Sample
+
+# Tests are tiny: one thread each is quickest, and leaves the cores to pytest-xdist.
+torch.set_num_threads(1)
+
+# The first example pays for imports and caches, so a deadline would fail by chance.
+settings.register_profile("ipot", deadline=None, max_examples=30)
+settings.load_profile("ipot")
+
+
+@pytest.fixture
+def data_root() -> Path:
+    """The folder with public data files that IPOT_TEST_DATA names."""
+    folder = os.environ.get("IPOT_TEST_DATA")
+    if not folder:
+        pytest.skip("IPOT_TEST_DATA names no folder with public data files")
+    if not Path(folder).is_dir():
+        pytest.skip(f"IPOT_TEST_DATA names {folder}, which is not a folder")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def make_sample() -> Callable[..., Sample]:
+    """A random sample of any sizes, in the letters of the legend; keywords replace its fields."""
+
+    def make(
+        n=5, m=4, *, d=2, e=2, c=1, k=1, times=(1.0,), p=0, seed=0, dtype=torch.float32, **fields
+    ) -> Sample:
+        random = torch.Generator().manual_seed(seed)
+
+        def draw(*shape: int) -> torch.Tensor:
+            return torch.rand(shape, generator=random, dtype=torch.float64).to(dtype)
+
+        made = {
+            "points": draw(n, d),
+            "values": draw(n, c),
+            "queries": draw(m, e),
+            "targets": draw(len(times), m, k),
+            "parameters": draw(p) if p else None,
+            "times": times,
+            "index": seed,
+        }
+        return Sample(**made | fields)
+
+    return make

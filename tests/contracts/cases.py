@@ -1,0 +1,216 @@
+"""Small problems, small models, and batches of every kind, for whatever the registry holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ipot import registry
+from ipot.data.statistics import Statistics
+from ipot.errors import Unsupported
+from ipot.models.base import Operator, normalized
+from ipot.problems.base import Problem
+from ipot.samples import Batch, Sample, collate
+from ipot.spec import Need, Spec
+
+SMALL_MODEL = {
+    "width": 16,
+    "latents": 5,
+    "blocks": 2,
+    "heads": 2,
+    "cross_heads": 2,
+    "bins": (3,),
+    "max_frequency": (6.0,),
+    "layers": 2,
+    "modes": 3,
+}
+"""Sizes for any model that has fields of these names."""
+
+VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+    "ipot": {
+        "default": {},
+        "paper": {
+            "coordinates": "raw",
+            "tied": True,
+            "lifted": False,
+            "decoder": "narrow",
+            "cross_head_width": 4,
+            "encoder_feed_forward": 4,
+            "output_scale": 0.1,
+        },
+        "dense": {"inducing": False},
+        "dense-unlifted": {
+            "inducing": False,
+            "lifted": False,
+            "decoder": "narrow",
+            "cross_head_width": 4,
+        },
+    }
+}
+"""Settings that change what a model is; one that is not listed is tested as it comes."""
+
+
+def tiny(problem: Problem) -> Problem:
+    """The problem at small sizes, where it has fields of these names."""
+    closed = 0 if getattr(problem, "periodic", False) else 1
+    wanted = {"size": 32 + closed, "resolution": 16 + closed, "steps": 2}
+    own = {f.name for f in dataclasses.fields(problem)}
+    return dataclasses.replace(problem, **{k: v for k, v in wanted.items() if k in own})
+
+
+def small_config(name: str, **changes: Any) -> Any:
+    """A model's settings at small sizes."""
+    config = registry.module("models", name).Config()
+    own = {f.name for f in dataclasses.fields(config)}
+    wanted = {k: v for k, v in SMALL_MODEL.items() if k in own}
+    return dataclasses.replace(config, **wanted | changes)
+
+
+def model_variants() -> list[Any]:
+    """(model, changes) for every model of the registry."""
+    return [
+        pytest.param((name, changes), id=f"{name}-{variant}")
+        for name in registry.names("models")
+        for variant, changes in VARIANTS.get(name, {"default": {}}).items()
+    ]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A spec and samples that agree with it."""
+
+    spec: Spec
+    samples: list[Sample]
+
+    def batch(self) -> Batch:
+        """All samples, in float64."""
+        return collate(self.samples)
+
+    def build(self, name: str, changes: dict[str, Any]) -> Operator:
+        """A model for the spec in float64, inside scales that are not trivial."""
+        kind = registry.find("models", name)
+        config = small_config(name, **changes)
+        torch.manual_seed(0)
+        if kind.needs - self.spec.provides:
+            with pytest.raises(Unsupported):
+                kind(config, self.spec)
+            pytest.skip(f"{name} needs {sorted(n.name for n in kind.needs)}")
+        sizes = (self.spec.channels, len(self.spec.outputs), len(self.spec.parameters))
+        scales = Statistics.identity(*sizes).tensors()
+        scales = {k: v + 0.25 * (1 + torch.arange(len(v))) for k, v in scales.items()}
+        return normalized(kind(config, self.spec), Statistics(**scales)).double().eval()
+
+
+def _draw(seed: int) -> Callable[..., Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    return lambda *shape: torch.rand(shape, generator=random, dtype=torch.float64)
+
+
+def _spec(*, d=2, e=0, c=1, k=1, p=0, **facts: Any) -> Spec:
+    return Spec(
+        name="toy",
+        inputs=tuple(f"a{i}" for i in range(c)),
+        outputs=tuple(f"u{i}" for i in range(k)),
+        parameters=tuple(f"p{i}" for i in range(p)),
+        domain=((0.0, 1.0),) * d,
+        query_domain=((0.0, 2.0),) * e,
+        **facts,
+    )
+
+
+def _samples(spec: Spec, sizes, times=(1.0,), moving=False, **fixed: Any) -> list[Sample]:
+    made = []
+    for index, (n, m) in enumerate(sizes):
+        draw = _draw(index)
+        t, e = len(times), spec.query_dimension
+        fields = {
+            "points": draw(n, spec.dimension),
+            "values": draw(n, spec.channels),
+            "queries": draw(t, m, e) if moving else draw(m, e),
+            "targets": draw(t, m, len(spec.outputs)),
+            "parameters": draw(len(spec.parameters)) if spec.parameters else None,
+        }
+        made.append(Sample(**fields | fixed, times=times, index=index))
+    return made
+
+
+def _grid() -> Case:
+    """One regular grid, shared by inputs and queries of all samples."""
+    line = torch.arange(8, dtype=torch.float64) / 8
+    mesh = torch.cartesian_prod(line, line)
+    provides = frozenset({Need.GRID, Need.SAME_POINTS, Need.FIXED_POINTS})
+    spec = _spec(periods=(1.0, 1.0), provides=provides)
+    fixed = {"points": mesh, "queries": mesh, "grid": (8, 8), "query_grid": (8, 8)}
+    return Case(spec, _samples(spec, [(64, 64)] * 3, **fixed))
+
+
+def _ragged() -> Case:
+    spec = _spec(c=2, k=2)
+    return Case(spec, _samples(spec, [(5, 7), (9, 3), (2, 6)]))
+
+
+def _parameters() -> Case:
+    spec = _spec(k=2, p=3)
+    return Case(spec, _samples(spec, [(5, 7), (9, 3)]))
+
+
+def _only_parameters() -> Case:
+    """No input function at all: numbers in, a field out."""
+    spec = _spec(c=0, k=2, p=3)
+    return Case(spec, _samples(spec, [(0, 7), (0, 3)]))
+
+
+def _only_parameters_shared() -> Case:
+    """The same where all samples share their empty mesh."""
+    spec = _spec(c=0, k=2, p=3)
+    return Case(spec, _samples(spec, [(0, 4), (0, 4)], points=torch.zeros(0, 2).double()))
+
+
+def _some_points() -> Case:
+    """Parameters in every sample, and points in only one."""
+    spec = _spec(k=2, p=2)
+    return Case(spec, _samples(spec, [(0, 4), (6, 5)]))
+
+
+def _geometry() -> Case:
+    """No values: where the points lie is the input."""
+    spec = _spec(c=0, k=2)
+    return Case(spec, _samples(spec, [(4, 4), (6, 5)]))
+
+
+def _two_spaces() -> Case:
+    """Inputs on a line, answers in space."""
+    spec = _spec(d=1, e=3, k=2)
+    return Case(spec, _samples(spec, [(5, 7), (8, 4)]))
+
+
+def _moving() -> Case:
+    """A mesh that moves."""
+    spec = _spec(k=2, steps=3)
+    return Case(spec, _samples(spec, [(5, 7), (8, 4)], times=(1.0, 2.0, 3.0), moving=True))
+
+
+def _several_times() -> Case:
+    """Some steps are skipped, and a step is not one unit of time."""
+    spec = _spec(k=2, dt=0.5, steps=5)
+    return Case(spec, _samples(spec, [(5, 7), (8, 4)], times=(1.0, 2.5)))
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "grid": _grid,
+    "ragged": _ragged,
+    "parameters": _parameters,
+    "only-parameters": _only_parameters,
+    "only-parameters-shared": _only_parameters_shared,
+    "some-points": _some_points,
+    "geometry": _geometry,
+    "two-spaces": _two_spaces,
+    "moving": _moving,
+    "several-times": _several_times,
+}

@@ -1,0 +1,26 @@
+"""Every problem and every model of the registry, by fixtures that parametrise themselves."""
+
+import pytest
+
+from ipot import registry
+from ipot.problems.base import Problem
+
+from .cases import CASES, Case, model_variants, tiny
+
+
+@pytest.fixture(params=registry.names("problems"))
+def problem(request) -> Problem:
+    """A problem at small sizes."""
+    return tiny(registry.find("problems", request.param))
+
+
+@pytest.fixture(params=model_variants())
+def variant(request) -> tuple[str, dict]:
+    """A model's name and the settings of a variant."""
+    return request.param
+
+
+@pytest.fixture(params=CASES)
+def case(request) -> Case:
+    """A spec with samples."""
+    return CASES[request.param]()

@@ -1,0 +1,17 @@
+"""Every model compiles as one graph; the eager backend shows that quickly."""
+
+import pytest
+import torch
+
+from .cases import CASES
+
+pytestmark = pytest.mark.compile
+
+
+@pytest.mark.parametrize("name", ["grid", "some-points", "moving"])
+def test_compiles_without_graph_breaks(name, variant):
+    case = CASES[name]()
+    model, batch = case.build(*variant), case.batch()
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(batch), model(batch), atol=1e-10, rtol=1e-10)

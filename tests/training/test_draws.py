@@ -1,0 +1,194 @@
+"""The random choices of a step are a function of the seed and the step, for any number of ranks."""
+
+import pytest
+import torch
+
+from ipot.data.dataset import Stacked
+from ipot.errors import DataError, Unsupported
+from ipot.samples import Batch
+from ipot.spec import Spec
+from ipot.training.draws import Draws
+from ipot.training.settings import Training
+from training.toys import SPEC, field, on_grid, ragged, stacked
+
+
+def draws(data, rank=0, world=1, spec=SPEC, **settings):
+    return Draws(data, spec, Training(**{"batch": 4, **settings}), rank=rank, world=world)
+
+
+def epoch(of, number):
+    steps = of.steps_per_epoch
+    return torch.cat([of(step).index for step in range(number * steps, (number + 1) * steps)])
+
+
+@pytest.mark.parametrize("data", [stacked(24), ragged(24)], ids=["stacked", "ragged"])
+def test_an_epoch_is_a_permutation_of_its_own(data):
+    of = draws(data)
+    first, second = epoch(of, 0), epoch(of, 1)
+    for order in (first, second):
+        assert order.sort().values.tolist() == list(range(24))
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, epoch(draws(data, seed=1), 0))
+
+
+def test_the_order_depends_on_seed_and_epoch_alone():
+    of = draws(stacked(24))
+    late = epoch(of, 3)
+    other = draws(stacked(24, seed=7), points=0.5, augment=True, epochs=9)
+    assert torch.equal(epoch(other, 3), late)
+    epoch(other, 0)
+    assert torch.equal(epoch(other, 3), late)
+
+
+def test_samples_beyond_the_last_whole_batch_wait_for_another_epoch():
+    of = draws(stacked(11))
+    assert of.steps_per_epoch == 2
+    assert epoch(of, 0).unique().numel() == 8
+    assert torch.cat([epoch(of, e) for e in range(9)]).unique().numel() == 11
+
+
+def test_a_batch_larger_than_the_data_is_all_of_it():
+    of = draws(stacked(3))
+    assert of.steps_per_epoch == 1
+    assert sorted(of(0).index.tolist()) == [0, 1, 2]
+
+
+def test_subsets_have_their_size_without_repetition():
+    of = draws(stacked(points=12), points=0.5, queries=0.25)
+    chosen = [of(step) for step in range(20)]
+    for draw in chosen:
+        assert draw.points.unique().numel() == len(draw.points) == 6
+        assert draw.queries.unique().numel() == len(draw.queries) == 3
+    assert torch.cat([d.queries for d in chosen]).unique().numel() == 12
+    assert draws(stacked())(0).points is None
+
+
+def test_a_subset_is_never_empty():
+    assert len(draws(stacked(points=12), points=0.01)(0).points) == 1
+
+
+@pytest.mark.parametrize("augment", [False, True])
+def test_a_shared_mesh_stays_shared(augment):
+    of = draws(stacked(), points=0.5, queries=0.5, augment=augment)
+    batch = of.stacked_batch(of(0))
+    assert batch.points.shape == batch.queries.shape == (1, 6, 1)
+    assert batch.size == 4
+
+
+def test_subsets_of_ragged_samples_are_fractions_of_each():
+    data = ragged()
+    of = draws(data, points=0.5, queries=0.5)
+    batch = of.ragged_batch(0)
+    whole = [data[i] for i in of(0).index.tolist()]
+    seen = batch.point_mask.sum(1).tolist()
+    assert seen == [round(0.5 * len(s.points)) for s in whole]
+    asked = batch.query_mask.sum(1).tolist()
+    assert asked == [round(0.5 * len(s.queries)) for s in whole]
+    for row, sample in enumerate(whole):
+        taken = batch.points[row, : seen[row], 0]
+        assert taken.unique().numel() == seen[row]
+        assert torch.isin(taken, sample.points[:, 0]).all()
+
+
+def test_batches_of_ragged_samples_hold_like_sizes():
+    data = ragged(120)
+    sizes = torch.tensor(data.sizes()).float()
+    of = draws(data)
+
+    def spread(order):
+        return sizes[order.view(-1, 4)].std(1).mean()
+
+    assert spread(epoch(of, 0)) < 0.2 * spread(torch.arange(120))
+    # The small ones do not all come first.
+    means = sizes[epoch(of, 0).view(-1, 4)].mean(1)
+    assert not torch.equal(means, means.sort().values)
+
+
+def own_grids():
+    """Every sample on a grid of its own, as a mesh that follows its body would be."""
+    shift = torch.rand(12, 1, 1, generator=torch.Generator().manual_seed(0)) / 12
+    points = on_grid(torch.zeros(1, 6), 12).data.points + shift
+    c = torch.randn(12, 6, generator=torch.Generator().manual_seed(1))
+    rows = [
+        (field(k[None], x[:, 0]), field(k[None], x[:, 0], 0.5))
+        for k, x in zip(c, points, strict=True)
+    ]
+    values, targets = (torch.cat(parts) for parts in zip(*rows, strict=True))
+    return Stacked(
+        Batch(
+            points=points,
+            values=values.unsqueeze(-1),
+            queries=points,
+            targets=targets[:, None, :, None],
+            grid=(12,),
+            query_grid=(12,),
+        )
+    )
+
+
+def rows(batch):
+    """Every sample of a batch by itself, without its padding."""
+    for i in range(batch.size):
+        kept = slice(None) if batch.point_mask is None else batch.point_mask[i]
+        asked = slice(None) if batch.query_mask is None else batch.query_mask[i]
+        yield (
+            batch.points[i % len(batch.points)][kept],
+            batch.values[i][kept],
+            batch.queries[i % len(batch.queries)][asked],
+            batch.targets[i][:, asked],
+        )
+
+
+@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("make", [stacked, ragged, own_grids])
+def test_the_ranks_together_see_the_batch_of_one_process(make, world):
+    data = make()
+    settings = {"points": 0.75, "queries": 0.5, "augment": True}
+
+    def samples(step, **who):
+        of = draws(data, **who, **settings)
+        return list(rows(of.stacked_batch(of(step)) if data.stacked else of.ragged_batch(step)))
+
+    for step in (0, 5):
+        alone = samples(step)
+        for rank in range(world):
+            shared = samples(step, rank=rank, world=world)
+            for mine, theirs in zip(shared, alone[rank::world], strict=True):
+                for a, b in zip(mine, theirs, strict=True):
+                    torch.testing.assert_close(a, b, atol=1e-6, rtol=0)
+
+
+def test_symmetry_turns_inputs_and_outputs_alike():
+    """Both have the spectrum that they had, and the same phase to each other."""
+    turned, still = (
+        of.stacked_batch(of(0))
+        for of in (draws(stacked(), augment=augment) for augment in (True, False))
+    )
+    assert not torch.equal(turned.values, still.values)
+    waves = [
+        (torch.fft.rfft(b.values[..., 0])[:, 1:4], torch.fft.rfft(b.targets[:, 0, :, 0])[:, 1:4])
+        for b in (turned, still)
+    ]
+    torch.testing.assert_close(waves[0][0].abs(), waves[1][0].abs())
+    torch.testing.assert_close(waves[0][1] / waves[0][0], waves[1][1] / waves[1][0])
+
+
+def test_symmetry_moves_scattered_points():
+    turned, still = (draws(ragged(), augment=augment).ragged_batch(0) for augment in (True, False))
+    assert torch.equal(turned.values, still.values)
+    assert torch.equal(turned.targets, still.targets)
+    moved = (turned.points - still.points)[..., 0] % 1
+    assert (moved - moved[:, :1]).abs()[still.point_mask].max() < 1e-6
+    assert moved[:, 0].unique().numel() == 4
+
+
+def test_augmenting_without_a_symmetry_says_so():
+    plain = Spec(name="plain", inputs=("a",), outputs=("u",), domain=((0.0, 1.0),))
+    with pytest.raises(Unsupported, match="plain lists no symmetry"):
+        draws(stacked(), spec=plain, augment=True)(0)
+
+
+@pytest.mark.parametrize(("batch", "world"), [(4, 3), (1, 2)])
+def test_a_batch_that_does_not_divide_is_refused(batch, world):
+    with pytest.raises(DataError, match=f"batch of {batch} does not divide among {world}"):
+        draws(stacked(), batch=batch, world=world)

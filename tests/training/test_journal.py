@@ -1,0 +1,116 @@
+"""What a run says of itself."""
+
+import json
+
+import pytest
+
+from ipot.errors import RunError
+from ipot.training import journal
+from ipot.training.journal import Journal, Progress, duration
+from training.toys import fit
+
+ROWS = [{"epoch": epoch, "step": 3 * epoch, "loss": 1 / epoch} for epoch in range(1, 5)]
+
+
+def written(path, rows=ROWS):
+    book = Journal(path)
+    for row in rows:
+        book.write(row)
+    book.close()
+    return path
+
+
+def test_rows_come_back_as_they_went(tmp_path):
+    assert journal.read(written(tmp_path / "metrics.jsonl")) == ROWS
+
+
+@pytest.mark.parametrize("cut", [1, 2, 20])
+def test_a_last_line_cut_short_is_left_out(tmp_path, cut):
+    path = written(tmp_path / "metrics.jsonl")
+    path.write_bytes(path.read_bytes()[:-cut])
+    # Without its line break alone the row is whole.
+    assert journal.read(path) == (ROWS if cut == 1 else ROWS[:-1])
+    book = Journal(path, resume_step=9)
+    book.write(ROWS[3])
+    assert journal.read(path) == ROWS
+
+
+def test_steps_behind_the_checkpoint_are_forgotten(tmp_path):
+    path = written(tmp_path / "metrics.jsonl")
+    book = Journal(path, resume_step=6)
+    assert journal.read(path) == ROWS[:2]
+    book.write(ROWS[2])
+    assert journal.read(path) == ROWS[:3]
+
+
+def test_a_journal_that_is_not_there_is_empty(tmp_path):
+    assert journal.read(tmp_path / "metrics.jsonl") == []
+
+
+def test_a_row_is_on_disk_at_once(tmp_path):
+    book = Journal(tmp_path / "metrics.jsonl")
+    book.write(ROWS[0])
+    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == ROWS[0]
+
+
+def test_a_journal_that_cannot_be_written(tmp_path):
+    book = Journal(tmp_path / "metrics.jsonl")
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(RunError, match=r"cannot write .*metrics\.jsonl"):
+        book.write(ROWS[0])
+
+
+def test_what_a_row_holds(tmp_path):
+    fit(tmp_path, epochs=3, validate_every=2, learning_rate=0.01, schedule="step")
+    rows = journal.read(tmp_path / "metrics.jsonl")
+    assert [(row["epoch"], row["step"]) for row in rows] == [(1, 3), (2, 6), (3, 9)]
+    assert ["validation" in row for row in rows] == [False, True, True]
+    for row in rows:
+        assert row["learning_rate"] == 0.01
+        assert 0 < row["loss"] < 10
+        assert row["seconds"] >= 0
+        assert row["steps_per_second"] > 0
+
+
+def test_about_fifty_validations_unless_said_otherwise(tmp_path):
+    fit(tmp_path, epochs=110, batch=12)
+    rows = journal.read(tmp_path / "metrics.jsonl")
+    assert sum("validation" in row for row in rows) == 55
+
+
+def test_tensorboard_gets_the_numbers(tmp_path, monkeypatch):
+    class Board:
+        def __init__(self):
+            self.points, self.closed = [], False
+
+        def add_scalar(self, name, value, step):
+            self.points.append((name, value, step))
+
+        def close(self):
+            self.closed = True
+
+    board = Board()
+    monkeypatch.setattr(journal, "_tensorboard", lambda folder: board)
+    written(tmp_path / "metrics.jsonl", [{**ROWS[1], "note": "text"}])
+    assert board.points == [("loss", 0.5, 6)]
+    assert board.closed
+
+
+def test_progress_is_quiet_or_rare(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(journal.time, "monotonic", lambda: now[0])
+    for quiet in (True, False):
+        progress = Progress(quiet=quiet, every=10.0)
+        for second in range(25):
+            now[0] = float(second)
+            progress.show(f"at {second}")
+        progress.show("the end", last=True)
+    assert capsys.readouterr().err.split("\n") == ["at 0", "at 10", "at 20", "the end", ""]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-1, "0 s"), (59.4, "59 s"), (61, "1 min 01 s"), (3599, "59 min 59 s"), (7260, "2 h 01 min")],
+)
+def test_durations(seconds, words):
+    assert duration(seconds) == words

@@ -1,0 +1,73 @@
+"""SIGINT and SIGTERM end a run cleanly, at the step they came in."""
+
+import os
+import signal
+from multiprocessing import active_children
+
+import pytest
+
+from ipot.training import checkpoint
+from ipot.training.trainer import Stopped
+from training.toys import EVERYTHING, Kill, assert_same_run, fit
+
+LAST_OF_AN_EPOCH, LAST_OF_ALL = 5, 11
+
+
+@pytest.mark.parametrize("data", ["stacked", "ragged"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("step", [4, LAST_OF_AN_EPOCH, LAST_OF_ALL])
+def test_stops_and_goes_on_from_the_very_step(tmp_path, data, number, step):
+    fit(tmp_path / "whole", data=data, **EVERYTHING)
+    with pytest.raises(Stopped, match="--resume") as stopped:
+        fit(tmp_path / "stopped", data=data, objective=Kill(step, number), **EVERYTHING)
+    assert stopped.value.signal == number
+    assert checkpoint.load(tmp_path / "stopped" / "last.safetensors")[1]["step"] == step + 1
+    fit(tmp_path / "stopped", data=data, **EVERYTHING)
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+
+
+def test_stopped_twice_in_one_epoch(tmp_path):
+    fit(tmp_path / "whole", **EVERYTHING)
+    for _ in range(2):
+        with pytest.raises(Stopped):
+            fit(tmp_path / "stopped", objective=Kill(0, signal.SIGTERM), **EVERYTHING)
+    fit(tmp_path / "stopped", **EVERYTHING)
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+
+
+class KillTwice(Kill):
+    """An impatient user."""
+
+    def act(self, loss):
+        return super().act(super().act(loss))
+
+
+def test_a_second_signal_does_not_wait(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path, objective=KillTwice(1, signal.SIGINT))
+
+
+def test_handlers_are_put_back(tmp_path):
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    fit(tmp_path, epochs=1)
+    with pytest.raises(Stopped):
+        fit(tmp_path / "stopped", objective=Kill(1, signal.SIGTERM))
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+class KillGroup(Kill):
+    """What Ctrl-C does in a terminal: the loader's workers get the signal as well."""
+
+    def act(self, loss):
+        for child in active_children():
+            os.kill(child.pid, self.number)
+        return super().act(loss)
+
+
+def test_workers_survive_the_signal(tmp_path):
+    settings = {"data": "ragged", "workers": 2, **EVERYTHING}
+    fit(tmp_path / "whole", **settings)
+    with pytest.raises(Stopped):
+        fit(tmp_path / "stopped", objective=KillGroup(4, signal.SIGINT), **settings)
+    fit(tmp_path / "stopped", **settings)
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
