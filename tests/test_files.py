@@ -11,9 +11,14 @@ from ipot import files
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "a" / "result.json"
     files.write_json(path, {"x": 1})
-    with pytest.raises(RuntimeError, match="power"), files.atomic(path) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError("power cut")
+
+    def half() -> None:
+        with files.atomic(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power"):
+        half()
     assert json.loads(path.read_text()) == {"x": 1}
     assert [p.name for p in path.parent.iterdir()] == ["result.json"]
 

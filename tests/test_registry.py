@@ -38,7 +38,7 @@ def test_an_unknown_name_lists_the_known_and_suggests():
 
 
 def test_a_dotted_path_that_is_not_there_is_said():
-    with pytest.raises(UnknownName, match="cannot import 'nowhere.at_all'"):
+    with pytest.raises(UnknownName, match=r"cannot import 'nowhere\.at_all'"):
         registry.find("models", "nowhere.at_all")
 
 

@@ -11,14 +11,14 @@ from ipot.training.settings import Training
 # What differs from the defaults of Config and Training, problem by problem. A problem that is not
 # listed takes the defaults as they are.
 MODEL: dict[str, dict[str, Any]] = {
-    "burgers": {"width": 96, "bins": (32,), "max_frequency": (64.0,), "blocks": 2},
+    "burgers": {"bins": (32,), "blocks": 2},
     "darcy": {"bins": (32,), "max_frequency": (32.0,)},
     "navier_stokes": {"bins": (12,), "blocks": 2, "latents": 256},
 }
 TRAINING: dict[str, dict[str, Any]] = {
-    "burgers": {"epochs": 500, "batch": 20},
-    "darcy": {"epochs": 500, "batch": 10},
-    "navier_stokes": {"epochs": 300, "batch": 20, "queries": 0.25},
+    "burgers": {"epochs": 500, "batch": 20, "augment": True},
+    "darcy": {"epochs": 500, "batch": 10, "augment": True},
+    "navier_stokes": {"epochs": 300, "batch": 50, "queries": 0.25, "augment": True},
 }
 
 

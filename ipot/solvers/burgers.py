@@ -9,7 +9,7 @@ Phys. 176 (2002); coefficients by contour integrals, Kassam and Trefethen, SIAM 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -102,7 +102,7 @@ def _etdrk4(linear: Float[Tensor, " K"], step: float, contour: int = 32) -> _Rul
     )
 
 
-def _step(u: Tensor, advection, rule: _Rule) -> Tensor:
+def _step(u: Tensor, advection: Callable[[Tensor], Tensor], rule: _Rule) -> Tensor:
     n_u = advection(u)
     a = rule.half * u + rule.stage * n_u
     n_a = advection(a)

@@ -51,6 +51,18 @@ def test_the_spec_agrees_with_the_samples(problem, tmp_path):
     assert spec.history * len(spec.outputs) <= spec.channels
 
 
+def test_past_frames_end_where_the_targets_begin(problem, tmp_path):
+    if not problem.spec.history:
+        pytest.skip("no past frames")
+    sample, spec = load(problem, tmp_path)[0], problem.spec
+    past = sample.values[:, : spec.history * len(spec.outputs)]
+    past = past.unflatten(1, (spec.history, len(spec.outputs))).transpose(0, 1)
+    frames = torch.cat([past, sample.targets])
+    changes = (frames[1:] - frames[:-1]).flatten(1).norm(dim=1)
+    assert changes.min() > 0
+    assert changes[spec.history - 1] < 2 * changes.median()
+
+
 def test_points_have_the_structure_that_the_spec_promises(problem, tmp_path):
     provided = {need.name for need in problem.spec.provides}
     first, second = (load(problem, tmp_path)[i] for i in range(2))

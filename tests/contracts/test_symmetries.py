@@ -21,7 +21,7 @@ def _noise(*shape: int) -> Tensor:
 
 def _permeability() -> Tensor:
     return torch.where(
-        random_fields.neumann_square(_noise(SIDE, SIDE), alpha=2, tau=3) > 0, 12.0, 3.0
+        random_fields.neumann_square(_noise(SIDE, SIDE), alpha=2.0, tau=3.0) > 0, 12.0, 3.0
     )
 
 

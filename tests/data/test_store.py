@@ -45,7 +45,7 @@ def pieces(store: Store) -> list[Path]:
 def test_pieces_are_made_once_and_read_afterwards(tmp_path, make):
     store, told = Store(tmp_path), []
     assert fetch(store, 10, make, report=lambda *a: told.append(a)) == list(range(10))
-    assert make.asked == [range(0, 4), range(4, 8), range(8, 10)]
+    assert make.asked == [range(4), range(4, 8), range(8, 10)]
     assert told == [(4, 10), (8, 10), (10, 10)]
     assert fetch(store, 10, make) == list(range(10))
     assert fetch(store, 5, make) == list(range(5))
@@ -57,7 +57,7 @@ def test_a_larger_count_goes_on_where_the_smaller_ended(tmp_path, make):
     store = Store(tmp_path)
     fetch(store, 3, make)
     assert fetch(store, 9, make) == list(range(9))
-    assert make.asked == [range(0, 3), range(3, 7), range(7, 9)]
+    assert make.asked == [range(3), range(3, 7), range(7, 9)]
 
 
 def test_a_crash_loses_only_the_piece_in_hand(tmp_path, make):
@@ -72,7 +72,7 @@ def test_a_crash_loses_only_the_piece_in_hand(tmp_path, make):
         fetch(store, 10, crash)
     assert store.count(RECIPE) == 4
     assert fetch(store, 10, make) == list(range(10))
-    assert make.asked == [range(0, 4), range(4, 8), range(8, 10)]
+    assert make.asked == [range(4), range(4, 8), range(8, 10)]
 
 
 @pytest.mark.parametrize("left", [0, 5, 100, -1], ids=["empty", "header", "half", "last byte"])
@@ -120,7 +120,7 @@ def test_a_full_disk_keeps_what_was_made(tmp_path, make, monkeypatch):
     names = {p.name for p in store.folder(RECIPE).iterdir()}
     assert names == {"recipe.json", "00000000-00000004.safetensors"}
     assert fetch(store, 10, make) == list(range(10))
-    assert make.asked.count(range(0, 4)) == 1
+    assert make.asked.count(range(4)) == 1
 
 
 def test_a_root_that_cannot_be_written_is_said_before_the_work(tmp_path, make):

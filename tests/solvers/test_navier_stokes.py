@@ -158,7 +158,7 @@ def test_single_precision_is_enough_for_data(viscosity):
     initial, run = draws(2, 64), {"viscosity": viscosity, "times": (2.0,), "dt": 5e-3}
     single = navier_stokes.solve(initial.float(), **run)
     assert single.dtype == torch.float32
-    assert relative(single.double(), navier_stokes.solve(initial, **run)) < 6e-7
+    assert relative(single.double(), navier_stokes.solve(initial, **run)) < 1e-6
 
 
 def test_a_fast_flow_shortens_its_steps():

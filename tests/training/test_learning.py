@@ -9,12 +9,14 @@ import torch
 from ipot.config import Run
 from ipot.data.dataset import Stacked
 from ipot.data.statistics import Statistics, mean_field
+from ipot.evaluation.evaluate import evaluate
 from ipot.evaluation.metrics import relative_l2
 from ipot.samples import Batch
 from ipot.spec import Spec
+from ipot.training import checkpoint, journal
 from ipot.training.settings import Training
 from ipot.training.trainer import train
-from training.toys import CPU, SPEC, TINY, coefficients, field, fit, line, model, on_grid
+from training.toys import CPU, SPEC, TINY, coefficients, field, fit, line, model, on_grid, stacked
 
 SMALL = replace(TINY, width=32, bins=(1,))
 
@@ -125,3 +127,15 @@ def test_training_leaves_the_callers_random_numbers_alone(tmp_path):
     state = torch.get_rng_state()
     fit(tmp_path, network=network)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_best_weights_are_those_of_the_lowest_error(tmp_path):
+    result = fit(tmp_path, epochs=12, validate_every=1, learning_rate=0.03, schedule="step")
+    errors = [row["validation"] for row in journal.read(tmp_path / "metrics.jsonl")]
+    lowest = min(errors)
+    assert lowest < errors[-1] == result.validation
+    assert result.best_validation == lowest
+    assert result.best_epoch == errors.index(lowest) + 1
+    best = model()
+    checkpoint.load_weights(best, checkpoint.load(tmp_path / "best.safetensors")[0], tmp_path)
+    assert evaluate(best, stacked(4, seed=1)).relative_l2 == pytest.approx(lowest, rel=1e-6)

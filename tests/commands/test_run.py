@@ -1,0 +1,194 @@
+"""`train`, `evaluate`, `predict`, `plot` on a small run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+import ipot
+from tests.commands.conftest import TINY
+
+
+def test_train_leaves_a_whole_folder(run):
+    names = {p.name for p in Path(run).iterdir()}
+    wanted = {"config.json", "metrics.jsonl", "best.safetensors", "last.safetensors", "loss.png"}
+    assert wanted | {"result.json"} <= names
+    rows = [json.loads(line) for line in (Path(run) / "metrics.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [1, 2]
+
+
+def test_evaluate_in_every_way(ask, run, store):
+    plain = ask("evaluate", run, "--data", store)
+    assert plain["relative_l2"] == pytest.approx(np.mean(plain["per_sample"]))
+    assert plain["samples"] == 4
+    assert plain["mean_field"] > 0
+    seen = ask(
+        *("evaluate", run, "--data", store, "--keep", "0.5", "--resolution", "8"),
+        *("--query-resolution", "29", "--samples", "2"),
+    )
+    assert (seen["points"], seen["queries"], seen["samples"]) == (32, 29 * 29, 2)
+    hole = ask("evaluate", run, "--data", store, "--mask", "disk")
+    assert hole["points"] < plain["points"]
+    assert hole["relative_l2"] != plain["relative_l2"]
+
+
+def test_evaluate_refuses_what_makes_no_sense(fails, run, store, tmp_path):
+    data = ["--data", store]
+    assert "disk" in fails("evaluate", run, "--mask", "moon", *data, code=2)
+    assert "Possible for darcy: 3, 5, 8, 15, 29" in fails("evaluate", run, "--resolution", "10", *data)
+    assert "steady" in fails("evaluate", run, "--steps", "4", *data)
+    assert "(0, 1]" in fails("evaluate", run, "--keep", "0", *data)
+    assert "not a run folder" in fails("evaluate", str(tmp_path), *data)
+    assert "best, last" in fails("evaluate", run, "--weights", "first", *data, code=2)
+    assert "no GPU" in fails("evaluate", run, "--device", "cuda", *data)
+
+
+def test_predict_equals_python(run, tmp_path, ask):
+    random = np.random.default_rng(0)
+    points, queries = random.random((40, 2)), random.random((7, 2))
+    values = random.choice([3.0, 12.0], (40, 1))
+    np.savez(tmp_path / "case.npz", points=points, values=values, queries=queries)
+    answer = ask(
+        *("predict", run, "--input", str(tmp_path / "case.npz")),
+        *("--output", str(tmp_path / "answer.npz")),
+    )
+    assert answer["shape"] == [1, 7, 1]
+    written = np.load(tmp_path / "answer.npz")
+    np.testing.assert_allclose(written["queries"], queries)
+    expected = ipot.load(run).predict(points, values, queries)
+    np.testing.assert_allclose(written["prediction"], expected, rtol=1e-6)
+
+
+def test_predict_on_a_grid(run, tmp_path, ask):
+    np.savez(tmp_path / "case.npz", points=np.full((1, 2), 0.5), values=np.ones((1, 1)))
+    flags = ["--input", str(tmp_path / "case.npz"), "--output", str(tmp_path / "a.npz")]
+    assert ask("predict", run, *flags, "--grid", "6")["shape"] == [1, 36, 1]
+
+
+def test_predict_refuses_bad_input(run, tmp_path, fails):
+    def says(code=1, name="case.npz", **arrays):
+        if arrays:
+            np.savez(tmp_path / "case.npz", **arrays)
+        out = ["--output", str(tmp_path / "answer.npz")]
+        return fails("predict", run, "--input", str(tmp_path / name), *out, code=code)
+
+    good = {"points": np.zeros((3, 2)), "values": np.ones((3, 1)), "queries": np.zeros((2, 2))}
+    broken = good["values"].copy()
+    broken[1, 0] = np.nan
+    assert "(1, 0)" in says(**good | {"values": broken})
+    assert "(n, 2), got (3, 3)" in says(**good | {"points": np.zeros((3, 3))})
+    assert "disagree on N" in says(**good | {"values": np.ones((4, 1))})
+    assert "no queries" in says(**good | {"queries": np.zeros((0, 2))})
+    empty = {"points": np.zeros((0, 2)), "values": np.zeros((0, 1))}
+    assert "nothing to predict from" in says(**good | empty)
+    assert "lacks values" in says(points=good["points"])
+    assert "not there" in says(name="none.npz")
+    (tmp_path / "bad.npz").write_bytes(b"PK not really")
+    assert "cannot be read" in says(name="bad.npz")
+    assert not (tmp_path / "answer.npz").exists()
+
+
+def test_queries_far_outside_warn(run):
+    surrogate = ipot.load(run)
+    with pytest.warns(UserWarning, match=r"outside the domain .* extrapolation"):
+        surrogate.predict(np.zeros((1, 2)), np.ones((1, 1)), np.array([[3.0, 0.5]]))
+
+
+def test_plots_are_written(run, store, tmp_path, capsys):
+    from ipot.cli import main
+
+    flags = ["--data", store, "--out", str(tmp_path), "--samples", "2"]
+    assert main(["plot", run, *flags]) == 0
+    written = {Path(line).name for line in capsys.readouterr().out.split()}
+    assert written == {"fields.png", "loss.png", "sensors.png", "resolution.png"}
+    assert all((tmp_path / name).stat().st_size > 5000 for name in written)
+
+
+def test_plot_refuses_an_unknown_kind(run, fails):
+    assert "rollout" in fails("plot", run, "--kind", "film", code=2)
+
+
+def test_existing_run_is_not_overwritten(run, store, fails):
+    before = load_file(Path(run) / "best.safetensors")
+    said = fails("train", "darcy", "--out", run, "--data", store, *TINY)
+    assert f"--resume {run}" in said
+    after = load_file(Path(run) / "best.safetensors")
+    assert all((before[k] == after[k]).all() for k in before)
+
+
+def test_damaged_runs_are_refused(run, store, fails, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    weights = copy / "best.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert "damaged or cut short" in fails("evaluate", str(copy), "--data", store)
+    weights.unlink()
+    assert "not been saved" in fails("evaluate", str(copy), "--data", store)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"format": 99}))
+    assert "version 99" in fails("evaluate", str(copy), "--data", store)
+    (copy / "config.json").write_text("{")
+    assert "cannot read" in fails("evaluate", str(copy), "--data", store)
+
+
+def test_unwritable_places_are_refused(store, fails, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    assert "--out" in fails("train", "darcy", "--out", str(file / "x"), "--data", store, *TINY)
+    assert "--data" in fails(
+        "train", "darcy", "--out", str(tmp_path / "r"), "--data", str(file / "x"), *TINY
+    )
+
+
+def test_seeds_give_mean_and_spread(ask, store, tmp_path):
+    flags = ["--out", str(tmp_path / "s"), "--data", store, "--quiet", "--seeds", "0", "1"]
+    answer = ask("train", "darcy", *flags, *TINY)
+    errors = [row["best_validation"] for row in answer["runs"]]
+    assert answer["mean"] == pytest.approx(np.mean(errors))
+    assert answer["spread"] == pytest.approx(np.std(errors, ddof=1))
+    assert (tmp_path / "s" / "seed-1" / "best.safetensors").exists()
+
+
+def test_fine_tuning_starts_from_another_run(ask, run, store, tmp_path):
+    flags = ["--out", str(tmp_path / "tuned"), "--data", store, "--quiet", "--start-from", run]
+    tuned = ask("train", "darcy", *flags, *TINY, "--training.learning-rate", "1e-9")
+    before = ask("evaluate", run, "--data", store)["relative_l2"]
+    after = ask("evaluate", tuned["out"], "--data", store)["relative_l2"]
+    assert after == pytest.approx(before, rel=1e-4)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_cleanly_and_resume_goes_on(store, tmp_path, ask, number):
+    out = tmp_path / "run"
+    words = ["train", "darcy", "--out", str(out), "--data", store, *TINY]
+    words += ["--training.epochs", "100000", "--training.validate-every", "1"]
+    words += ["--training.step", "eager"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ipot", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (out / "best.safetensors").exists():
+        time.sleep(0.1)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + number
+    assert f"--resume {out}" in said
+    assert "Traceback" not in said
+    config = json.loads((out / "config.json").read_text())
+    config["training"]["epochs"] = len((out / "metrics.jsonl").read_text().splitlines()) + 2
+    (out / "config.json").write_text(json.dumps(config))
+    result = ask("train", "--resume", str(out), "--data", store, "--quiet")
+    assert result["epochs"] == config["training"]["epochs"]
