@@ -7,7 +7,7 @@ import json
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -62,7 +62,7 @@ class Run:
     path: Path
 
     @classmethod
-    def create(cls, path: Path | str, config: dict[str, Any]) -> Self:
+    def create(cls, path: Path | str, config: dict[str, Any]) -> Run:
         """A new folder; one that already holds a run is refused."""
         path = Path(path)
         if (path / "config.json").exists():
@@ -81,7 +81,7 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, path: Path | str) -> Self:
+    def open(cls, path: Path | str) -> Run:
         """An existing folder."""
         run = cls(Path(path))
         if not run.config_file.is_file():

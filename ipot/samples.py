@@ -51,6 +51,17 @@ class Sample:
         if self.queries.ndim not in (2, 3):
             raise DataError(f"queries must be (M, E) or (T, M, E), got {_shape(self.queries)}")
         _check_sizes(self, batched=False)
+        if self.edges is None:
+            return
+        if self.edges.ndim != 2 or len(self.edges) != 2:
+            raise DataError(f"edges must be (2, edges), got shape {_shape(self.edges)}")
+        if self.edges.numel() and not 0 <= int(self.edges.min()) <= int(self.edges.max()) < len(
+            self.points
+        ):
+            raise DataError(
+                f"edges join rows {int(self.edges.min())} to {int(self.edges.max())}; there are "
+                f"{len(self.points)} points, counted from 0"
+            )
 
     def astype(self, dtype: torch.dtype) -> Sample:
         """The sample with its floating-point tensors in another precision."""
@@ -114,6 +125,14 @@ class Batch:
                     f"got {_shape(tensor)}"
                 )
         _check_sizes(self, batched=True)
+        for name, rows in (("point_mask", self.values), ("query_mask", self.queries)):
+            mask, expected = getattr(self, name), (self.size, rows.shape[-2])
+            if mask is not None and _shape(mask) != expected:
+                raise DataError(f"{name} must be {expected}, got {_shape(mask)}")
+        if self.parameters is not None and len(self.parameters) != self.size:
+            raise DataError(
+                f"parameters {_shape(self.parameters)} do not fit a batch of {self.size}"
+            )
 
     @property
     def size(self) -> int:
@@ -256,8 +275,14 @@ def _check_sizes(item: Sample | Batch, *, batched: bool) -> None:
                 f"targets must be {(*expected, 'K')} to match {t} times and {m} queries, "
                 f"got {_shape(item.targets)}"
             )
-    if item.weights is not None and item.weights.shape[-1] != m:
-        raise DataError(f"weights must be one for each of {m} queries, got {_shape(item.weights)}")
+    if item.weights is not None:
+        _check_rank("weights", item.weights, 1 + lead, "(B, M)" if batched else "(M)")
+        if item.weights.shape[-1] != m:
+            raise DataError(
+                f"weights must be one for each of {m} queries, got {_shape(item.weights)}"
+            )
+    if item.parameters is not None:
+        _check_rank("parameters", item.parameters, 1 + lead, "(B, P)" if batched else "(P)")
     for name, count in (("grid", n), ("query_grid", m)):
         grid = getattr(item, name)
         if grid is not None and torch.Size(grid).numel() != count:

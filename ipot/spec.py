@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from ipot.errors import Unsupported
+from ipot.errors import DataError, Unsupported
 
 
 class Need(Enum):
@@ -71,6 +71,18 @@ class Spec:
     def channels(self) -> int:
         """C, the number of input channels."""
         return len(self.inputs)
+
+    def check(self, batch) -> None:
+        """Raise `DataError` where a batch has other sizes: broadcasting would hide it."""
+        found = batch.parameters
+        for name, size, expected in (
+            ("coordinates of an input point", batch.points.shape[-1], self.dimension),
+            ("coordinates of a query", batch.queries.shape[-1], self.query_dimension),
+            ("input channels", batch.values.shape[-1], self.channels),
+            ("parameters", 0 if found is None else found.shape[-1], len(self.parameters)),
+        ):
+            if size != expected:
+                raise DataError(f"{self.name} has {expected} {name}, this batch has {size}")
 
     def require(self, model: str, needs: frozenset[Need]) -> None:
         """Raise `Unsupported`, with the reason, where this problem lacks what a model needs."""

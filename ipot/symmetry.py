@@ -9,7 +9,7 @@ multiply by a sign; a problem with vector channels must not list one that turns 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -22,10 +22,11 @@ DRAWS = 3
 """Random numbers that an element of a symmetry is made from."""
 
 
+@runtime_checkable
 class Symmetry(Protocol):
     """A group; its elements are given by `DRAWS` numbers in [0, 1) for each sample."""
 
-    def permutation(self, draw: Tensor, grid: tuple[int, ...]) -> Tensor:
+    def permutation(self, draw: Tensor, grid: tuple[int, ...], spec: Spec) -> Tensor:
         """Row indices (B, N): the old row that comes to lie at each place."""
         ...
 
@@ -41,7 +42,7 @@ class Symmetry(Protocol):
 class Square:
     """The eight symmetries of the square: two reflections and the exchange of the axes."""
 
-    def permutation(self, draw: Tensor, grid: tuple[int, ...]) -> Tensor:
+    def permutation(self, draw: Tensor, grid: tuple[int, ...], spec: Spec) -> Tensor:
         """Flip the target place, exchange, and read there."""
         n = _side(grid)
         flip_x, flip_y, swap = (c.view(-1, 1, 1) for c in _coins(draw))
@@ -65,13 +66,14 @@ class Square:
 class Translation:
     """Shifts along every periodic axis, by whole cells where there is a grid."""
 
-    def permutation(self, draw: Tensor, grid: tuple[int, ...]) -> Tensor:
-        """Every axis rolled by its own number of cells."""
+    def permutation(self, draw: Tensor, grid: tuple[int, ...], spec: Spec) -> Tensor:
+        """Every periodic axis rolled by its own number of cells."""
         index = torch.zeros((draw.shape[0],) + (1,) * len(grid), device=draw.device).long()
         for axis, size in enumerate(grid):
             shape = [1] * (len(grid) + 1)
             shape[axis + 1] = size
-            shift = (draw[:, axis] * size).long().view((-1,) + (1,) * len(grid))
+            cells = size if spec.periods[axis] else 0
+            shift = (draw[:, axis] * cells).long().view((-1,) + (1,) * len(grid))
             place = torch.arange(size, device=draw.device).view(shape)
             index = index * size + (place - shift) % size
         return index.flatten(1)
@@ -95,7 +97,7 @@ class Diagonal:
     -w(y + 1/2, x), since g(θ + 1/2) = -g(θ) and a reflection turns vorticity around.
     """
 
-    def permutation(self, draw: Tensor, grid: tuple[int, ...]) -> Tensor:
+    def permutation(self, draw: Tensor, grid: tuple[int, ...], spec: Spec) -> Tensor:
         """The three maps one after the other, from the target place back."""
         n = _side(grid)
         if n % 4:
@@ -143,12 +145,12 @@ def apply(batch: Batch, draws: Tensor, spec: Spec) -> Batch:
         symmetry, element = SYMMETRIES[name], draws[:, number]
         shared = batch.points.shape[0] == batch.queries.shape[0] == 1
         if shared and batch.grid is not None and batch.grid == batch.query_grid:
-            batch = _permute(batch, symmetry.permutation(element, batch.grid))
+            batch = _permute(batch, symmetry.permutation(element, batch.grid, spec))
         else:
             batch = replace(
                 batch,
-                points=symmetry.move(batch.points.expand(batch.size, -1, -1), element, spec),
-                queries=symmetry.move(batch.queries.expand(batch.size, -1, -1), element, spec),
+                points=_move(symmetry, batch.points, element, spec),
+                queries=_move(symmetry, batch.queries, element, spec),
                 grid=None,
                 query_grid=None,
             )
@@ -158,6 +160,12 @@ def apply(batch: Batch, draws: Tensor, spec: Spec) -> Batch:
             targets = targets * sign.view(-1, 1, 1, 1)
         batch = replace(batch, values=batch.values * sign.view(-1, 1, 1), targets=targets)
     return batch
+
+
+def _move(symmetry: Symmetry, places: Tensor, element: Tensor, spec: Spec) -> Tensor:
+    """Places (B or 1, ..., D) moved; where a mesh moves in time, all its places alike."""
+    places = places.expand(element.shape[0], *places.shape[1:])
+    return symmetry.move(places.flatten(1, -2), element, spec).view(places.shape)
 
 
 def _permute(batch: Batch, index: Tensor) -> Batch:

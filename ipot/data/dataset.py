@@ -8,7 +8,7 @@ of either than `len`, `[i]`, `batch` and `to`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from ipot.errors import DataError
 from ipot.samples import Batch, Sample, collate
 
 
+@runtime_checkable
 class Dataset(Protocol):
     """What a data set offers."""
 
@@ -55,10 +56,14 @@ class Stacked:
     def __init__(self, data: Batch, *, check: bool = True) -> None:
         if data.targets is None:
             raise DataError("a data set needs targets")
+        if data.point_mask is not None or data.query_mask is not None:
+            raise DataError("a padded batch cannot be stacked: use Ragged for samples of all sizes")
         if check:
             for name in ("points", "values", "queries", "targets", "parameters", "weights"):
                 check_finite(name, getattr(data, name))
         self.data = data
+        # Rows made once: the same objects for all samples, so that `collate` sees a shared mesh.
+        self._points, self._queries = data.points.unbind(0), data.queries.unbind(0)
 
     def __len__(self) -> int:
         return self.data.size
@@ -68,13 +73,13 @@ class Stacked:
             raise IndexError(f"sample {index} of {len(self)}")
         d = self.data
 
-        def row(tensor: Tensor) -> Tensor:
-            return tensor[0 if tensor.shape[0] == 1 else index]
+        def row(rows: Sequence[Tensor] | Tensor) -> Tensor:
+            return rows[0 if len(rows) == 1 else index]
 
         return Sample(
-            points=row(d.points),
+            points=row(self._points),
             values=d.values[index],
-            queries=row(d.queries),
+            queries=row(self._queries),
             targets=d.truth[index],
             weights=None if d.weights is None else row(d.weights),
             parameters=None if d.parameters is None else d.parameters[index],

@@ -62,7 +62,11 @@ class Moments:
 
     def add(self, rows: Tensor | None) -> None:
         """Take in rows (..., channels)."""
-        if rows is None or rows.numel() == 0:
+        if rows is None:
+            return
+        if rows.numel() == 0:
+            if not self.count:
+                self._mean = self._squares = torch.zeros(rows.shape[-1], dtype=torch.float64)
             return
         rows = rows.detach().reshape(-1, rows.shape[-1]).double()
         count, mean = len(rows), rows.mean(0).cpu()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,11 @@ class Store:
         while have < count:
             stop = min(have + piece, count)
             arrays = make(range(have, stop))
+            if any(len(array) != stop - have for array in arrays.values()):
+                sizes = {name: tuple(array.shape) for name, array in arrays.items()}
+                raise StoreError(
+                    f"asked for {stop - have} samples of {recipe['problem']}, got {sizes}"
+                )
             self._write(folder / _name(have, stop), arrays)
             have = stop
             if report:
@@ -121,9 +127,9 @@ def _name(start: int, stop: int) -> str:
 def _pieces(folder: Path) -> list[tuple[int, int, Path]]:
     """Readable pieces that cover the samples from the first on; the longest where they overlap."""
     found = []
-    for path in folder.glob("*-*.safetensors"):
-        start, stop = path.stem.split("-")
-        found.append((int(start), -int(stop), path))
+    for path in folder.glob("*.safetensors"):
+        if match := re.fullmatch(r"(\d+)-(\d+)", path.stem):
+            found.append((int(match[1]), -int(match[2]), path))
     chain, have = [], 0
     for start, minus_stop, path in sorted(found):
         if start == have and -minus_stop > have and _readable(path):

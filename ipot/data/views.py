@@ -71,4 +71,6 @@ def mask(data: Dataset, name: str, spec: Spec, extra: dict[str, Mask] | None = N
 
 def limit(data: Dataset, count: int | None) -> Dataset:
     """The first samples."""
+    if count is not None and count < 1:
+        raise DataError(f"at least one sample must be left, got a limit of {count}")
     return data if count is None or count >= len(data) else data.select(range(count))

@@ -34,9 +34,13 @@ def evaluate(
     model: Operator, data: Dataset, *, batch: int = 16, device: torch.device | str = "cpu"
 ) -> Scores:
     """Predict a whole data set and score it."""
+    training = model.training
     model.eval()
-    pairs = predictions(model, data, batch=batch, device=device)
-    return score((p, b.truth, b.query_mask, b.weights) for b, p in pairs)
+    try:
+        pairs = predictions(model, data, batch=batch, device=device)
+        return score((p, b.truth, b.query_mask, b.weights) for b, p in pairs)
+    finally:
+        model.train(training)
 
 
 def score(pairs) -> Scores:

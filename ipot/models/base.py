@@ -112,11 +112,13 @@ class Normalized(Operator):
     def __init__(self, inner: Operator, statistics: Statistics) -> None:
         super().__init__(inner.config, inner.spec)
         self.inner: Any = inner
+        self.needs = inner.needs
         for name, value in statistics.tensors().items():
             self.register_buffer(name, value.float())
 
     def normalize(self, batch: Batch) -> Batch:
         """The batch as the inner model sees it."""
+        self.spec.check(batch)
         values = (batch.values - self.input_mean) / self.input_scale
         parameters = batch.parameters
         if parameters is not None:

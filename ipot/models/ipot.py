@@ -136,7 +136,7 @@ class Encoder(nn.Module):
     def _tokens(self, points: Tensor, values: Tensor) -> Tensor:
         position = self.position(points)
         if self.lift is not None:
-            return self.lift(position, values)
+            return self.lift(position, values).expand(values.shape[0], -1, -1)
         position = position.expand(values.shape[0], -1, -1)
         return torch.cat([position, values.to(position.dtype)], dim=-1)
 

@@ -40,15 +40,16 @@ class FourierFeatures(nn.Module):
         low = torch.tensor([a for a, _ in domain])
         high = torch.tensor(high)
         self.register_buffer("centre", (low + high) / 2, persistent=False)
-        self.register_buffer("scale", 2 / (high - low), persistent=False)
+        self.register_buffer("radius", (high - low) / 2, persistent=False)
 
         axes, frequencies = [], []
         for axis, (count, highest) in enumerate(zip(bins, max_frequency, strict=True)):
             last = count if periods[axis] else highest / 2
             axes += [axis] * count
-            frequencies.append(torch.linspace(1.0, last, count) * math.pi)
+            frequencies.append(torch.linspace(1.0, last, count))
         raw = [axis for axis in range(dimension) if not periods[axis]]
-        # One matrix maps the coordinates to all phases: a single small product, easily fused.
+        # One matrix maps the coordinates to all phases: a single small product, easily fused. It
+        # is free of π, which would be rounded to float32 and spoil the periods in float64.
         matrix = torch.zeros(dimension, len(axes))
         matrix[axes, torch.arange(len(axes))] = torch.cat(frequencies)
         self.register_buffer("matrix", matrix, persistent=False)
@@ -57,7 +58,9 @@ class FourierFeatures(nn.Module):
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... F"]:
         """Features of coordinates; always at least float32, since the phases are large."""
-        x = (x - self.centre) * self.scale
+        if x.shape[-1] != len(self.centre):
+            raise ValueError(f"coordinates must have {len(self.centre)} axes, got {x.shape[-1]}")
+        x = (x - self.centre) / self.radius
         # Not a matmul: under autocast that would round the phases to bf16.
-        phase = (x.unsqueeze(-1) * self.matrix).sum(-2)
+        phase = (x.unsqueeze(-1) * self.matrix).sum(-2) * math.pi
         return torch.cat([x[..., self.raw], phase.sin(), phase.cos()], dim=-1)

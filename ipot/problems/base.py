@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -65,7 +65,7 @@ class Problem(ABC):
             raise Unsupported(f"{self.name} has no grid: it comes at one resolution only")
         return None
 
-    def with_steps(self, steps: int) -> Self:
+    def with_steps(self, steps: int) -> Problem:
         """The same problem with another horizon."""
         raise Unsupported(f"{self.name} is steady: it has no steps to take, so leave {steps} out")
 
@@ -161,8 +161,8 @@ class GridProblem(Problem):
 
     def storage(self, resolution: int | None, query_resolution: int | None) -> int:
         """The coarsest resolution that shows both inputs and queries."""
-        wanted = [resolution or self.resolution]
-        wanted.append(query_resolution or wanted[0])
+        wanted = [self.resolution if resolution is None else resolution]
+        wanted.append(wanted[0] if query_resolution is None else query_resolution)
         for coarse in wanted:
             self.stride(self.nodes, coarse)
         enough = (r for r in self.resolutions() if all(self.thins(r, w) for w in wanted))

@@ -28,7 +28,7 @@ def demo(minutes: float = 2.3) -> Experiment:
             blocks=2,
             heads=4,
             cross_heads=2,
-            # 29 points a side resolve frequencies up to 14; twice as high would break finer queries.
+            # 29 points a side resolve frequencies up to 14: higher ones would break finer queries.
             bins=(8,),
             max_frequency=(16.0,),
         ),

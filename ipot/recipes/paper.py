@@ -22,7 +22,7 @@ class Row:
     channels: int
     outputs: int
     bins: tuple[int, ...]
-    highest: tuple[float, ...]
+    highest: tuple[int, ...]
     latents: int
     width: int
     cross_heads: int
@@ -66,7 +66,7 @@ def model(problem: str) -> Config:
         cross_heads=r.cross_heads,
         cross_head_width=64,
         bins=r.bins,
-        max_frequency=r.highest,
+        max_frequency=tuple(map(float, r.highest)),
         coordinates="raw",
         feed_forward=2,
         encoder_feed_forward=4,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -12,6 +12,7 @@ from ipot.evaluation.metrics import relative_l2
 from ipot.samples import Batch
 
 
+@runtime_checkable
 class Objective(Protocol):
     """An object and not a function, because some systems own parameters beside the model's."""
 

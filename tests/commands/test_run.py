@@ -45,7 +45,9 @@ def test_evaluate_in_every_way(ask, run, store):
 def test_evaluate_refuses_what_makes_no_sense(fails, run, store, tmp_path):
     data = ["--data", store]
     assert "disk" in fails("evaluate", run, "--mask", "moon", *data, code=2)
-    assert "Possible for darcy: 3, 5, 8, 15, 29" in fails("evaluate", run, "--resolution", "10", *data)
+    assert "Possible for darcy: 3, 5, 8, 15, 29" in fails(
+        "evaluate", run, "--resolution", "10", *data
+    )
     assert "steady" in fails("evaluate", run, "--steps", "4", *data)
     assert "(0, 1]" in fails("evaluate", run, "--keep", "0", *data)
     assert "not a run folder" in fails("evaluate", str(tmp_path), *data)
