@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -18,7 +18,8 @@ from ipot.spec import Need, Spec
 class Operator(nn.Module):
     """A map from an input function on any points to an output function at any queries."""
 
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    needs: frozenset[Need] = frozenset()
+    """Structure that the model cannot do without."""
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ MODEL: dict[str, dict[str, Any]] = {
 }
 TRAINING: dict[str, dict[str, Any]] = {
     "burgers": {"epochs": 500, "batch": 20, "augment": True},
-    "darcy": {"epochs": 500, "batch": 10, "augment": True},
+    "darcy": {"epochs": 400, "batch": 10, "augment": True},
     "navier_stokes": {"epochs": 300, "batch": 50, "queries": 0.25, "augment": True},
 }
 

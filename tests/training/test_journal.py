@@ -110,7 +110,13 @@ def test_progress_is_quiet_or_rare(capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(-1, "0 s"), (59.4, "59 s"), (61, "1 min 01 s"), (3599, "59 min 59 s"), (7260, "2 h 01 min")],
+    [
+        (-1.0, "0 s"),
+        (59.4, "59 s"),
+        (61.0, "1 min 01 s"),
+        (3599.0, "59 min 59 s"),
+        (7260.0, "2 h 01 min"),
+    ],
 )
 def test_durations(seconds, words):
     assert duration(seconds) == words

@@ -47,11 +47,11 @@ def test_cosine_warms_up_and_falls_to_nothing(tmp_path, rates):
 @pytest.mark.parametrize("warmup", [0.0, 0.02, 0.5])
 def test_cosine_is_continuous_and_stays_in_its_bounds(warmup):
     settings = Training(warmup=warmup, learning_rate=1.0)
-    curve = [learning_rate(settings, epoch=0, progress=i / 2000) for i in range(2001)]
+    curve = [learning_rate(settings, epoch=0.0, progress=i / 2000) for i in range(2001)]
     assert max(curve) == pytest.approx(1.0, abs=1e-3)
     assert curve[-1] == pytest.approx(0.0, abs=1e-12)
     assert max(abs(a - b) for a, b in itertools.pairwise(curve)) < 0.03
-    assert learning_rate(settings, epoch=0, progress=1.5) == pytest.approx(0.0, abs=1e-12)
+    assert learning_rate(settings, epoch=0.0, progress=1.5) == pytest.approx(0.0, abs=1e-12)
 
 
 class Clock(Trouble):
@@ -106,7 +106,7 @@ def test_a_boxed_run_that_has_ended_does_not_go_on(tmp_path, clock):
 
 
 def test_epochs_limit_a_boxed_run(tmp_path, clock):
-    assert fit(tmp_path, minutes=60, epochs=2, objective=clock).steps == 6
+    assert fit(tmp_path, minutes=60.0, epochs=2, objective=clock).steps == 6
 
 
 def test_a_run_that_was_stopped_keeps_the_minutes_it_had_used(tmp_path, clock):
