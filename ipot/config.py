@@ -65,12 +65,8 @@ class Run:
     def create(cls, path: Path | str, config: dict[str, Any]) -> Run:
         """A new folder; one that already holds a run is refused."""
         path = Path(path)
-        if (path / "config.json").exists():
-            raise RunError(
-                f"{path} already holds a run. Continue it with `ipot train --resume {path}`, "
-                "or choose another --out."
-            )
         run = cls(path)
+        run.refuse_existing()
         try:
             path.mkdir(parents=True, exist_ok=True)
             files.write_json(run.config_file, {"format": FORMAT, **config})
@@ -79,6 +75,14 @@ class Run:
                 f"cannot write to {path}: {error.strerror or error}. Choose another --out."
             ) from error
         return run
+
+    def refuse_existing(self) -> None:
+        """Say so where the folder already holds a run."""
+        if self.config_file.exists():
+            raise RunError(
+                f"{self.path} already holds a run. Continue it with `ipot train --resume "
+                f"{self.path}`, or choose another --out."
+            )
 
     @classmethod
     def open(cls, path: Path | str) -> Run:

@@ -139,11 +139,15 @@ def draw(spec: Spec, count: int, generator: torch.Generator) -> Tensor:
     return torch.rand(shape, generator=generator, dtype=torch.float64)
 
 
-def apply(batch: Batch, draws: Tensor, spec: Spec) -> Batch:
-    """Turn every sample of a batch by its own element."""
+def apply(batch: Batch, draws: Tensor, spec: Spec, *, shared: bool | None = None) -> Batch:
+    """Turn every sample of a batch by its own element.
+
+    `shared` says whether all samples of the data have one mesh, which a batch of one cannot tell.
+    """
+    if shared is None:
+        shared = batch.points.shape[0] == batch.queries.shape[0] == 1
     for number, name in enumerate(spec.symmetries):
         symmetry, element = SYMMETRIES[name], draws[:, number]
-        shared = batch.points.shape[0] == batch.queries.shape[0] == 1
         if shared and batch.grid is not None and batch.grid == batch.query_grid:
             batch = _permute(batch, symmetry.permutation(element, batch.grid, spec))
         else:

@@ -89,6 +89,11 @@ class Stacked:
             index=index % len(self),
         )
 
+    @property
+    def one_mesh(self) -> bool:
+        """Whether all samples share their points and their queries."""
+        return len(self._points) == len(self._queries) == 1
+
     def batch(self, index: Tensor) -> Batch:
         """One gather; the index must lie on the data's device."""
         return self.data.take(index)

@@ -27,8 +27,10 @@ from ipot.recipes import default, paper
 from ipot.spec import Spec
 from ipot.training import checkpoint
 from ipot.training.distributed import World, world
+from ipot.training.journal import Progress
+from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
-from ipot.training.trainer import Result, train
+from ipot.training.trainer import Result, Trainer, train
 
 PRESETS = ("default", "paper")
 
@@ -89,7 +91,7 @@ class Experiment:
                 preset=content["preset"],
                 normalize=content["normalize"],
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunError(f"{where} is not a run of this version: {error!r}") from error
 
 
@@ -184,32 +186,28 @@ def run(
 
     `start_from` is another run whose best weights (and scales) are taken as the start.
     """
-    place = choose(device)
+    place, folder = choose(device), Run(Path(out))
+    # What can be refused is refused before the work of generating data.
+    folder.refuse_existing()
+    extra: dict[str, Any] = {"environment": environment()}
+    weights = None
+    if start_from is not None:
+        source = Run.open(start_from)
+        weights, _ = checkpoint.load(source.best)
+        extra["start_from"] = str(source.path.resolve())
     with world(place) as here:
         train_data, validation = _splits(settings, store or Store(), place, here, report)
-        statistics_ = Statistics.of(train_data) if settings.normalize else None
-        model = build(settings, statistics_)
-        if start_from is not None:
-            source = Run.open(start_from)
-            weights, _ = checkpoint.load(source.best)
-            checkpoint.load_weights(model, weights, source.best)
-        extra: dict[str, Any] = {"environment": environment()}
-        if start_from is not None:
-            extra["start_from"] = str(start_from)
-        folder = Run(Path(out))
-        if here.first:
-            folder = Run.create(out, settings.as_dict() | extra)
-        here.barrier()
-        return train(
-            model,
-            train_data,
-            validation,
-            settings.training,
-            folder,
-            device=place,
-            world=here,
-            quiet=quiet or not here.first,
+        model = build(settings, Statistics.of(train_data) if settings.normalize else None)
+        if weights is not None:
+            checkpoint.load_weights(model, weights, str(start_from))
+        # The trainer may refuse its settings; only behind it is there a run.
+        trainer = Trainer(
+            model, train_data, validation, settings.training, folder, place, RelativeL2(), here
         )
+        if here.first:
+            Run.create(out, settings.as_dict() | extra)
+        here.barrier()
+        return trainer.run(Progress(quiet=quiet or not here.first))
 
 
 def resume(
@@ -248,11 +246,12 @@ def run_seeds(
     rows = []
     for seed in seeds:
         folder = Path(out) / f"seed-{seed}"
+        changed = replace(settings, training=replace(settings.training, seed=seed))
         if Run(folder).config_file.exists():
+            _refuse_other(Run.open(folder), changed)
             keep = ("device", "store", "quiet")
             result = resume(folder, **{k: v for k, v in options.items() if k in keep})
         else:
-            changed = replace(settings, training=replace(settings.training, seed=seed))
             result = run(changed, folder, **options)
         rows.append({"seed": seed, "best_validation": result.best_validation})
     errors = [row["best_validation"] for row in rows]
@@ -263,6 +262,23 @@ def run_seeds(
     }
     files.write_json(Path(out) / "seeds.json", summary)
     return summary
+
+
+def _refuse_other(folder: Run, wanted: Experiment) -> None:
+    """Refuse a run of another experiment, naming what differs."""
+    found, asked = folder.config(), wanted.as_dict()
+    other = [
+        f"{group}.{name}"
+        for group in ("problem", "model", "training", "data")
+        for name, value in asked[group].items()
+        if found[group].get(name) != value
+    ]
+    other += [name for name in ("preset", "normalize") if found[name] != asked[name]]
+    if other:
+        raise RunError(
+            f"{folder.path} holds a run with other settings ({', '.join(other)}). "
+            "Choose another --out."
+        )
 
 
 def restore(

@@ -6,9 +6,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+
+NEVER = 2**62
+"""A step that no run reaches."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +29,25 @@ class World:
 
     def any(self, flag: bool) -> bool:
         """Whether any process raised a flag; all of them get the same answer."""
+        return flag if self.size == 1 else bool(self._reduce(int(flag), dist.ReduceOp.MAX))
+
+    def mean(self, value: float) -> float:
+        """The mean over all processes."""
+        return value if self.size == 1 else self._reduce(value, dist.ReduceOp.SUM) / self.size
+
+    def earliest(self, step: int) -> int:
+        """The smallest step that any process names; -1 where none does."""
         if self.size == 1:
-            return flag
+            return step
+        first = self._reduce(step if step >= 0 else NEVER, dist.ReduceOp.MIN)
+        return -1 if first == NEVER else int(first)
+
+    def _reduce(self, value: float, how: dist.ReduceOp) -> float:
         device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-        tensor = torch.tensor(int(flag), device=device)
-        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
-        return bool(tensor.item())
+        kind = torch.long if isinstance(value, int) else torch.float64
+        tensor = torch.tensor(value, device=device, dtype=kind)
+        dist.all_reduce(tensor, op=how)
+        return tensor.item()
 
     def barrier(self) -> None:
         """Wait for the others."""
@@ -49,7 +66,10 @@ def world(device: torch.device) -> Iterator[World]:
     if started:
         if device.type == "cuda":
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        # The others wait while the first process generates data.
+        patience = timedelta(hours=12)
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, timeout=patience)
     try:
         yield World(dist.get_rank(), dist.get_world_size())
     finally:

@@ -6,14 +6,13 @@ A run that was stopped and one that was not draw the same numbers, and so do all
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from ipot import symmetry
 from ipot.data.dataset import Dataset, Ragged, Stacked
-from ipot.errors import DataError
+from ipot.errors import DataError, Unsupported
 from ipot.samples import Batch, collate
 from ipot.seeds import generator
 from ipot.spec import Spec
@@ -57,13 +56,17 @@ class Draws:
         if self.batch % world:
             raise DataError(f"a batch of {self.batch} does not divide among {world} processes")
         self.steps_per_epoch = len(data) // self.batch
-        self._order = lru_cache(maxsize=2)(self._shuffle)
+        if settings.augment and not spec.symmetries:
+            raise Unsupported(f"{spec.name} lists no symmetry to augment by")
+        self._order: tuple[int, Tensor] | None = None
 
     def __call__(self, step: int) -> Draw:
         """The choices of a step, counted from 0."""
         epoch, place = divmod(step, self.steps_per_epoch)
         random = generator(self.settings.seed, "step", step)
-        index = self._order(epoch)[place]
+        if self._order is None or self._order[0] != epoch:
+            self._order = epoch, self._shuffle(epoch)
+        index = self._order[1][place]
         points = queries = element = None
         if isinstance(self.data, Stacked):
             whole = self.data.data
@@ -78,7 +81,8 @@ class Draws:
         """The batch of a draw whose tensors lie on the data's device; safe to capture."""
         batch = self.data.batch(draw.index)
         if draw.symmetry is not None:
-            batch = symmetry.apply(batch, draw.symmetry, self.spec)
+            shared = isinstance(self.data, Stacked) and self.data.one_mesh
+            batch = symmetry.apply(batch, draw.symmetry, self.spec, shared=shared)
         if draw.points is not None:
             batch = batch.take_points(draw.points)
         if draw.queries is not None:
@@ -97,7 +101,7 @@ class Draws:
             samples.append(sample if queries is None else sample.take_queries(queries))
         batch = collate(samples)
         if draw.symmetry is not None:
-            batch = symmetry.apply(batch, draw.symmetry, self.spec)
+            batch = symmetry.apply(batch, draw.symmetry, self.spec, shared=False)
         return batch
 
     def _shuffle(self, epoch: int) -> Tensor:

@@ -15,11 +15,11 @@ from ipot.errors import RunError
 class Journal:
     """Appends a line for each epoch to `metrics.jsonl`, and to TensorBoard where installed."""
 
-    def __init__(self, path: Path, *, resume_epoch: int = 0) -> None:
+    def __init__(self, path: Path, *, resume_step: int = 0) -> None:
         self.path = path
         if path.exists():
-            # Epochs after the checkpoint will be run again: forget what they said the first time.
-            kept = [row for row in read(path) if row["epoch"] <= resume_epoch]
+            # Steps after the checkpoint will be run again: forget what they said the first time.
+            kept = [row for row in read(path) if row["step"] <= resume_step]
             files.write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
         self._board = _tensorboard(path.parent)
 

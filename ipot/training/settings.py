@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args, get_type_hints
 
 from ipot.errors import Unsupported
 
@@ -52,16 +53,22 @@ class Training:
     """Initial weights, order, subsets and symmetries."""
 
     def __post_init__(self) -> None:
-        positive = ("epochs", "batch", "learning_rate", "step_epochs")
-        for name in positive:
-            if getattr(self, name) <= 0:
-                raise Unsupported(f"training.{name} must be positive, got {getattr(self, name)}")
+        # Written so that NaN, which compares as False, is refused as well.
+        def check(fits: bool, name: str, wanted: str) -> None:
+            if not fits:
+                raise Unsupported(f"training.{name} must {wanted}, got {getattr(self, name)}")
+
+        for name in ("epochs", "batch", "learning_rate", "step_epochs"):
+            check(0 < getattr(self, name) < math.inf, name, "be positive")
+        for name in ("minutes", "clip"):
+            value = getattr(self, name)
+            check(value is None or value > 0, name, "be positive or None")
+        for name in ("weight_decay", "validate_every", "save_seconds", "workers"):
+            check(getattr(self, name) >= 0, name, "not be negative")
         for name in ("points", "queries"):
-            if not 0 < getattr(self, name) <= 1:
-                raise Unsupported(f"training.{name} must lie in (0, 1], got {getattr(self, name)}")
-        if self.minutes is not None and self.minutes <= 0:
-            raise Unsupported(f"training.minutes must be positive, got {self.minutes}")
-        if self.average is not None and not 0 < self.average < 1:
-            raise Unsupported(f"training.average must lie in (0, 1), got {self.average}")
-        if self.clip is not None and self.clip <= 0:
-            raise Unsupported(f"training.clip must be positive or None, got {self.clip}")
+            check(0 < getattr(self, name) <= 1, name, "lie in (0, 1]")
+        check(0 <= self.warmup < 1, "warmup", "lie in [0, 1)")
+        check(self.average is None or 0 < self.average < 1, "average", "lie in (0, 1)")
+        for name in ("schedule", "precision", "step"):
+            known = get_args(get_type_hints(type(self))[name])
+            check(getattr(self, name) in known, name, f"be one of {', '.join(known)}")

@@ -131,12 +131,15 @@ class Step:
         with torch.autocast(kind, torch.bfloat16, enabled=self.cast, cache_enabled=False):
             loss = self.objective(self.model, batch)
         loss.backward()
+        # The norm says whether the update is finite, also where the loss itself still is.
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        norm = nn.utils.get_total_norm(grads, foreach=True)
         if self.settings.clip is not None:
-            nn.utils.clip_grad_norm_(self.parameters, self.settings.clip, foreach=True)
+            nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm, foreach=True)
         self.optimizer.step()
         loss = loss.detach()
         self.loss_sum += loss
-        bad = ~torch.isfinite(loss) & (self.fault < 0)
+        bad = ~(torch.isfinite(loss) & torch.isfinite(norm)) & (self.fault < 0)
         self.fault.copy_(torch.where(bad, self.count, self.fault))
         self.count += 1
 

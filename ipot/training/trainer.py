@@ -29,6 +29,9 @@ from ipot.training.schedule import learning_rate
 from ipot.training.settings import Training
 from ipot.training.step import Average, Step, choose, make_optimizer
 
+TALK_EVERY = 10
+"""Steps between two moments at which several processes agree on stopping and saving."""
+
 
 class Stopped(Exception):
     """A signal ended the run; a checkpoint was written."""
@@ -68,9 +71,11 @@ class State:
     best_epoch: int = 0
     average_count: int = 0
     loss: float = float("nan")
-    """The mean of the last whole epoch."""
+    """The mean over the steps of the last row of the journal."""
     loss_sum: float = 0.0
-    """Losses of the epoch under way, when it was interrupted."""
+    """Losses since that row."""
+    reported: int = 0
+    """The step of that row."""
 
 
 def train(
@@ -119,7 +124,8 @@ class Trainer:
         self.validation = _prepared(validation, device, dtype)
         self.draws = Draws(self.data, model.spec, settings, rank=world.rank, world=world.size)
         kind = choose(settings, self.data, device, world)
-        groups = list(objective.prepare(self.model, self.data))
+        groups = [{**g, "params": list(g["params"])} for g in objective.prepare(model, self.data)]
+        self.own = {str(i): p for i, p in enumerate(p for g in groups for p in g["params"])}
         self.optimizer = make_optimizer(self.model, settings, groups, device)
         self.average = Average(self.model, settings.average) if settings.average else None
         self.state = State()
@@ -150,7 +156,7 @@ class Trainer:
         state, per_epoch = self.state, self.draws.steps_per_epoch
         journal = None
         if self.world.first:
-            journal = Journal(self.folder.metrics, resume_epoch=self._epoch)
+            journal = Journal(self.folder.metrics, resume_step=state.step)
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         began = time.monotonic() - state.seconds
@@ -165,20 +171,20 @@ class Trainer:
                     self.average.update()
                 state.seconds = time.monotonic() - began
                 watch.tick()
-                if self.world.any(caught.number is not None):
-                    self._save(partial=True)
+                ended = state.step % per_epoch == 0
+                if ended:
+                    self._end_epoch(journal, watch)
+                    state.seconds = time.monotonic() - began
+                # Behind the end of an epoch, which would otherwise be lost.
+                if self._agree(caught.number is not None, ended):
+                    self._save()
                     raise Stopped(caught.number or signal.SIGTERM, self.folder)
-                if state.step % per_epoch:
-                    if self.device.type == "cpu":
-                        progress.show(self._line(watch))
-                    continue
-                self._end_epoch(journal, watch)
-                state.seconds = time.monotonic() - began
-                progress.show(self._line(watch))
-                if time.monotonic() - saved > self.settings.save_seconds:
+                if ended or self.device.type == "cpu":
+                    progress.show(self._line(watch))
+                if self._agree(time.monotonic() - saved > self.settings.save_seconds, ended):
                     self._save()
                     saved = time.monotonic()
-            if state.step % per_epoch:
+            if state.step != state.reported:
                 self._end_epoch(journal, watch, force=True)
             elif self._validated != state.step:
                 self._validate()
@@ -188,6 +194,12 @@ class Trainer:
             journal.close()
         progress.show(self._line(watch), last=True)
         return self._result()
+
+    def _agree(self, wish: bool, ended: bool) -> bool:
+        """Whether to do what any process wishes; several of them only talk now and then."""
+        if self.world.size > 1 and not ended and self.state.step % TALK_EVERY:
+            return False
+        return self.world.any(wish)
 
     def _batches(self) -> Iterator[Draw | Batch]:
         """What each step works on, from the next step on."""
@@ -225,14 +237,15 @@ class Trainer:
 
     def _end_epoch(self, journal: Journal | None, watch: _Speed, *, force: bool = False) -> None:
         """Read the losses, check them, validate where it is time, write it down."""
-        total, fault = self.step.read()
-        if self.world.any(fault >= 0):
+        total, fault = self._read()
+        if fault >= 0:
             raise Diverged(
                 fault,
                 f"the loss was not finite at step {fault} (epoch {fault // self._steps + 1}). "
                 "The last checkpoint is kept. Lower training.learning-rate, or set training.clip.",
             )
-        self.state.loss = total / (self.state.step % self._steps or self._steps)
+        self.state.loss = total / (self.state.step - self.state.reported)
+        self.state.reported = self.state.step
         row = {
             "epoch": self._epoch,
             "step": self.state.step,
@@ -270,16 +283,22 @@ class Trainer:
             self.average.swap()
         return error
 
-    def _save(self, *, partial: bool = False) -> None:
-        """Write everything that is needed to go on."""
+    def _read(self) -> tuple[float, int]:
+        """Losses since the last reading and the first faulty step, the same in all processes."""
         total, fault = self.step.read()
+        return self.world.mean(total), self.world.earliest(fault)
+
+    def _save(self) -> None:
+        """Write everything that is needed to go on."""
+        total, fault = self._read()
         self.step.loss_sum.fill_(total)
         if fault >= 0 or not self.world.first:
             return
-        self.state.loss_sum = total if partial else 0.0
+        self.state.loss_sum = total
         self.state.average_count = self.average.count if self.average else 0
         tensors = checkpoint.with_prefix("model", self.model.state_dict())
         tensors |= checkpoint.with_prefix("optimizer", checkpoint.optimizer_tensors(self.optimizer))
+        tensors |= checkpoint.with_prefix("objective", self.own)
         if self.average:
             tensors |= checkpoint.with_prefix("average", self.average.mean)
         checkpoint.save(self.folder.last, tensors, asdict(self.state))
@@ -293,6 +312,9 @@ class Trainer:
         weights = checkpoint.of_prefix("model", tensors)
         checkpoint.load_weights(self.model, weights, self.folder.last)
         checkpoint.load_optimizer(self.optimizer, checkpoint.of_prefix("optimizer", tensors))
+        with torch.no_grad():
+            for name, value in checkpoint.of_prefix("objective", tensors).items():
+                self.own[name].copy_(value)
         if self.average:
             for name, value in checkpoint.of_prefix("average", tensors).items():
                 self.average.mean[name].copy_(value)

@@ -31,7 +31,7 @@ def test_killed_in_mid_epoch_and_resumed_is_bit_identical(tmp_path, data, start)
     fit(tmp_path / "whole", data=data, **EVERYTHING)
     in_a_process_that_dies(tmp_path / "killed", 7, start=start, data=data, **EVERYTHING)
     state = checkpoint.load(tmp_path / "killed" / "last.safetensors")[1]
-    assert state["step"] == 6
+    assert state["step"] == 7
     fit(tmp_path / "killed", data=data, **EVERYTHING)
     assert_same_run(tmp_path / "killed", tmp_path / "whole")
 
