@@ -46,6 +46,9 @@ class Config:
     """Heads of encoder and decoder."""
     cross_head_width: int | None = None
     """Channels of a head in encoder and decoder; None divides the width among the heads."""
+    cross_gain: float = 1.0
+    """Factor on the initial query and key projections of encoder and decoder. At 1 they attend
+    almost uniformly at first, which tells nothing of a field without a mean: then take 3."""
     bins: tuple[int, ...] = (16,)
     """Frequencies of the position features, for each dimension or one number for all."""
     max_frequency: tuple[float, ...] = (32.0,)
@@ -111,6 +114,7 @@ class Encoder(nn.Module):
             heads=config.cross_heads,
             head_width=config.cross_head_width,
             multiplier=config.encoder_feed_forward,
+            gain=config.cross_gain,
         )
 
     def forward(
@@ -162,6 +166,7 @@ class Decoder(nn.Module):
             out=config.width if full else outputs,
             multiplier=config.feed_forward,
             residual=full,
+            gain=config.cross_gain,
         )
         self.head = None
         if full:

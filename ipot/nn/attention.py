@@ -41,11 +41,19 @@ class MultiHead(nn.Module):
     """Multi-head attention with LayerNorm on its query, key and value inputs.
 
     Query, key and value projections have no bias, the output projection has one. Without `context`
-    at construction it is self-attention: one norm serves all three.
+    at construction it is self-attention: one norm serves all three. `gain` multiplies the initial
+    query and key projections: at 1 the attention starts out almost uniform.
     """
 
     def __init__(
-        self, width: int, *, context: int | None, heads: int, head_width: int, out: int
+        self,
+        width: int,
+        *,
+        context: int | None,
+        heads: int,
+        head_width: int,
+        out: int,
+        gain: float = 1.0,
     ) -> None:
         super().__init__()
         inner = heads * head_width
@@ -55,6 +63,9 @@ class MultiHead(nn.Module):
         self.to_query = nn.Linear(width, inner, bias=False)
         self.to_key_value = nn.Linear(width if context is None else context, 2 * inner, bias=False)
         self.to_out = nn.Linear(inner, out)
+        with torch.no_grad():
+            self.to_query.weight.mul_(gain)
+            self.to_key_value.weight[:inner].mul_(gain)
 
     def forward(
         self,
@@ -106,6 +117,7 @@ class AttentionBlock(nn.Module):
         out: int | None = None,
         multiplier: int = 2,
         residual: bool = True,
+        gain: float = 1.0,
     ) -> None:
         super().__init__()
         out = out or width
@@ -114,7 +126,9 @@ class AttentionBlock(nn.Module):
                 raise ValueError(f"a width of {width} does not divide among {heads} heads")
             head_width = width // heads
         self.residual = residual
-        self.attend = MultiHead(width, context=context, heads=heads, head_width=head_width, out=out)
+        self.attend = MultiHead(
+            width, context=context, heads=heads, head_width=head_width, out=out, gain=gain
+        )
         self.feed_forward = GatedFeedForward(out, multiplier)
 
     def forward(

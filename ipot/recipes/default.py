@@ -13,12 +13,12 @@ from ipot.training.settings import Training
 MODEL: dict[str, dict[str, Any]] = {
     "burgers": {"bins": (32,), "blocks": 2},
     "darcy": {"bins": (32,), "max_frequency": (32.0,)},
-    "navier_stokes": {"bins": (12,), "blocks": 2, "latents": 256},
+    "navier_stokes": {"bins": (12,), "blocks": 2, "cross_gain": 3.0},
 }
 TRAINING: dict[str, dict[str, Any]] = {
     "burgers": {"epochs": 500, "batch": 20, "augment": True},
     "darcy": {"epochs": 400, "batch": 10, "augment": True},
-    "navier_stokes": {"epochs": 300, "batch": 50, "queries": 0.25, "augment": True},
+    "navier_stokes": {"epochs": 300, "batch": 20, "queries": 0.25, "augment": True},
 }
 
 
