@@ -13,7 +13,7 @@ from typing import Any
 
 from ipot.version import __version__
 
-_OFFERED = ("Experiment", "Question", "Surrogate", "ask", "experiment", "load", "run")
+_OFFERED = ("Experiment", "Question", "Surrogate", "ask", "experiment", "load", "resume", "run")
 __all__ = ["__version__", *_OFFERED]
 
 

@@ -11,11 +11,11 @@ from ipot.device import choose
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
-from ipot.recipes.experiment import Experiment, experiment, restore, run
+from ipot.recipes.experiment import Experiment, experiment, restore, resume, run
 from ipot.recipes.studies import Question, ask, warn_outside
 from ipot.samples import Sample, collate
 
-__all__ = ["Experiment", "Question", "Surrogate", "ask", "experiment", "load", "run"]
+__all__ = ["Experiment", "Question", "Surrogate", "ask", "experiment", "load", "resume", "run"]
 
 
 class Surrogate:
@@ -84,10 +84,10 @@ def load(path: Path | str, *, device: str = "auto", weights: str = "best") -> Su
 
 def _tensor(name: str, array: np.ndarray, columns: int, rank: int = 2) -> torch.Tensor:
     """An array as float32, refused with its place where it cannot be used."""
-    try:
-        array = np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be an array of numbers: {error}") from error
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{name} must be an array of real numbers, got {array.dtype}")
+    array = array.astype(np.float64)
     if array.ndim != rank or array.shape[-1] != columns:
         wanted = f"(n, {columns})" if rank == 2 else f"({columns},)"
         raise DataError(f"{name} must have shape {wanted}, got {array.shape}")

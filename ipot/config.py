@@ -51,11 +51,11 @@ def environment() -> dict[str, Any]:
 class Run:
     """A run folder.
 
-    config.json          settings, sizes and scales: enough to rebuild the model
+    config.json          all settings: with the weights, enough to rebuild the model
     metrics.jsonl        a line for each epoch
     last.safetensors     weights, optimiser and counters, to continue from
     best.safetensors     the weights with the lowest validation error
-    result.json          the scores, once training has ended
+    result.json          how training ended
     loss.png             the loss curve
     """
 
@@ -68,7 +68,6 @@ class Run:
         run = cls(path)
         run.refuse_existing()
         try:
-            path.mkdir(parents=True, exist_ok=True)
             files.write_json(run.config_file, {"format": FORMAT, **config})
         except OSError as error:
             raise RunError(
@@ -77,8 +76,14 @@ class Run:
         return run
 
     def refuse_existing(self) -> None:
-        """Say so where the folder already holds a run."""
-        if self.config_file.exists():
+        """Refuse a folder that already holds a run, or that cannot be made."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"cannot write to {self.path}: {error.strerror or error}. Choose another --out."
+            ) from error
+        if self.config_file.exists() or self.last.exists() or self.best.exists():
             raise RunError(
                 f"{self.path} already holds a run. Continue it with `ipot train --resume "
                 f"{self.path}`, or choose another --out."

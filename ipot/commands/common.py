@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import tyro
 
 from ipot.data.store import Store
+from ipot.report.tables import bytes_
 from ipot.training.journal import Progress
 
 Flags = TypeVar("Flags")
@@ -19,14 +19,12 @@ Flags = TypeVar("Flags")
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 
 
-def parse(kind: type[Flags], arguments: Sequence[str], command: str, default: Any = None) -> Flags:
+def parse(kind: type[Flags], arguments: Sequence[str], command: str) -> Flags:
     """The flags of a command from its dataclass; wrong usage exits with status 2."""
-    keys = {} if default is None else {"default": default}
     return tyro.cli(
         kind,
         args=list(arguments),
         prog=f"ipot {command}",
-        **keys,
     )
 
 
@@ -60,34 +58,18 @@ def show(table: Any) -> None:
     console.print(table)
 
 
-@dataclass
 class Generation:
     """Says how large the data will be before the folder is filled, then how far it is."""
 
-    store: Store
-    bytes_each: int = 0
-    quiet: bool = False
+    def __init__(self, store: Store, *, quiet: bool = False) -> None:
+        self.store, self.quiet = store, quiet
+        self.progress = Progress(quiet=quiet, every=5.0)
+        self._split = ""
 
-    def __post_init__(self) -> None:
-        self.progress = Progress(quiet=self.quiet, every=5.0)
-
-    def announce(self, problem: Any, counts: dict[str, tuple[int, int]], resolution: Any) -> None:
-        """`counts` maps a split to (wanted, already there)."""
-        missing = {s: max(0, want - have) for s, (want, have) in counts.items()}
-        if not any(missing.values()) or self.quiet:
-            return
-        size = sum(missing.values()) * problem.bytes_each(resolution)
-        what = ", ".join(f"{n} {s}" for s, n in missing.items() if n)
-        say(f"generating {problem.name}: {what} samples, about {_size(size)} in {self.store.root}")
-
-    def __call__(self, split: str, done: int, count: int) -> None:
-        """Progress of one split."""
+    def __call__(self, split: str, done: int, count: int, bytes_each: int) -> None:
+        """Progress of one split, from before its first piece on."""
+        if split != self._split and not self.quiet:
+            size = bytes_((count - done) * bytes_each)
+            say(f"generating {count - done} {split} samples, about {size}, into {self.store.root}")
+        self._split = split
         self.progress.show(f"  {split}: {done} of {count}", last=done == count)
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"

@@ -55,11 +55,8 @@ def main(arguments: list[str]) -> None:
     flags = parse(Demo, arguments, "demo")
     settings, store = demo(flags.minutes), Store(flags.data or flags.out / "data")
     folder = _clear(flags.out / "run")
-    problem = settings.problem
     say("1/3  data: -∇·(a ∇u) = 1 on the unit square, solved by finite volumes")
     generation = Generation(store)
-    counts = {"train": (settings.data.train, 0), "validation": (settings.data.validation, 0)}
-    generation.announce(problem, counts, COARSE)
     if choose(flags.device).type == "cpu":
         _settle_threads(settings, store, generation)
     say(f"2/3  training for {flags.minutes:g} minutes on {COARSE} x {COARSE}")

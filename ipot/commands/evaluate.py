@@ -34,7 +34,8 @@ class Evaluate:
     query_resolution: int | None = None
     """Points a side of the queries; as the inputs unless said."""
     mask: str | None = None
-    """Only the inputs of a region: disk, left, right, border, or a mask of the problem's own."""
+    """Hide inputs: disk leaves a hole in the middle, left, right and border keep that part alone;
+    a problem may have masks of its own."""
     steps: int | None = None
     """Steps of the rollout, also more than in training."""
     samples: int | None = None

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, make_dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from ipot.commands.common import Folder, Generation, emit, parse
-from ipot.commands.settings import split_names
+from ipot.commands.common import Folder, Generation, emit
+from ipot.commands.settings import parse_with_settings, split_names
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import UnknownName
 from ipot.problems.base import SPLITS
-from ipot.recipes.experiment import Data, Experiment, experiment, load_data
+from ipot.recipes.experiment import Experiment, experiment, load_data
 
 
 @dataclass(kw_only=True)
@@ -42,14 +42,10 @@ def main(arguments: list[str]) -> None:
     """Run the command."""
     names, rest = split_names(arguments, ["problem"], "generate", Generate.__doc__)
     base = experiment(names["problem"])
-    parts = [("problem", type(base.problem), base.problem), ("count", Data, base.data)]
-    fields = [(name, kind, field(default=value)) for name, kind, value in parts]
-    kind = make_dataclass("Generate", fields, bases=(Generate,), kw_only=True)
-    kind.__doc__ = Generate.__doc__
-    flags: Any = parse(kind, rest, f"generate {names['problem']}")
-    settings = replace(base, problem=flags.problem, data=flags.count)
+    command = f"generate {names['problem']}"
+    settings, flags = parse_with_settings(base, Generate, rest, command, parts=("problem", "data"))
     unknown = set(flags.splits) - set(SPLITS)
-    if unknown:
+    if unknown or not flags.splits:
         raise UnknownName(f"unknown splits {sorted(unknown)}. Known: {', '.join(SPLITS)}")
     rows = [_fill(settings, split, flags) for split in flags.splits]
     if flags.json:
@@ -65,14 +61,12 @@ def _fill(settings: Experiment, split: str, flags: Any) -> dict[str, Any]:
     problem, count, store = settings.problem, getattr(settings.data, split), Store(flags.data)
     stored = problem.storage(flags.resolution, None)
     recipe = problem.recipe(split, settings.data.seed, stored)
-    generation = Generation(store)
-    generation.announce(problem, {split: (count, store.count(recipe))}, stored)
     load_data(
         settings,
         split,
         store=store,
         device=choose(flags.device),
-        report=generation,
+        report=Generation(store),
         resolution=flags.resolution,
     )
     folder = store.folder(recipe)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +16,13 @@ from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import DataError, UnknownName, Unsupported
 from ipot.evaluation.predict import predict
+from ipot.models.base import Operator
 from ipot.problems.base import GridProblem
-from ipot.recipes.experiment import restore
+from ipot.recipes.experiment import Experiment, restore
 from ipot.recipes.studies import Question, answer, seen_test_data
 from ipot.report import plots
 from ipot.samples import Sample, collate
+from ipot.spec import Spec
 from ipot.training.journal import read
 
 KINDS = ("fields", "rollout", "loss", "sensors", "resolution", "time")
@@ -80,8 +82,6 @@ class Studio:
 
     def __init__(self, flags: Plot) -> None:
         self.flags, self.store, self.device = flags, Store(flags.data), choose(flags.device)
-        self.model, self.settings = restore(flags.run, self.device)
-        self.spec = self.settings.problem.spec
         self.question = Question(
             keep=flags.keep,
             resolution=flags.resolution,
@@ -89,6 +89,26 @@ class Studio:
             mask=flags.mask,
             steps=flags.steps,
         )
+
+    @cached_property
+    def _trained(self) -> tuple[Operator, Experiment]:
+        """Read when a picture needs it: the loss of a run without weights can still be drawn."""
+        return restore(self.flags.run, self.device)
+
+    @property
+    def model(self) -> Operator:
+        """The trained model."""
+        return self._trained[0]
+
+    @property
+    def settings(self) -> Experiment:
+        """Its settings."""
+        return self._trained[1]
+
+    @property
+    def spec(self) -> Spec:
+        """Its problem's facts."""
+        return self.settings.problem.spec
 
     def sensible(self) -> list[str]:
         """The pictures that this problem has."""
@@ -104,6 +124,7 @@ class Studio:
 
     def rollout(self) -> Any:
         """Truth, prediction and error over time."""
+        self._need_time()
         sample, prediction = self._case()
         return plots.rollout(sample, prediction, spec=self.spec, title=self._title())
 
@@ -130,10 +151,15 @@ class Studio:
 
     def time(self) -> Any:
         """Error against time."""
+        self._need_time()
         scores = self._ask(self.question).scores
         steps = [self.spec.dt * (i + 1) for i in range(len(scores.per_time))]
         series = {self.settings.model_name: (steps, scores.per_time)}
         return plots.curve(series, xlabel="time", ylabel="relative L2", title=self._title())
+
+    def _need_time(self) -> None:
+        if self.spec.steps == 1:
+            raise Unsupported(f"{self.spec.name} is steady: there is nothing to see over time")
 
     def _curve(self, label: str, xlabel: str, values: Any, name: str) -> Any:
         errors = [self._ask(replace(self.question, **{name: v})).scores.relative_l2 for v in values]
@@ -141,7 +167,7 @@ class Studio:
             {label: (list(values), errors)},
             xlabel=xlabel,
             ylabel="relative L2",
-            title=self._title(),
+            title=self.settings.problem_name,
         )
 
     def _ask(self, question: Question) -> Any:
@@ -158,8 +184,7 @@ class Studio:
         return sample, prediction.cpu()
 
     def _data(self, question: Question) -> Any:
-        report: Callable[[str, int, int], None] = Generation(self.store)
-        keys = {"store": self.store, "device": self.device, "report": report}
+        keys = {"store": self.store, "device": self.device, "report": Generation(self.store)}
         return seen_test_data(self.settings, question, **keys)
 
     def _title(self) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -92,7 +94,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         return {name: content[name] for name in content.files}
     except FileNotFoundError as error:
         raise DataError(f"{path} is not there") from error
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} cannot be read as numpy arrays: {error}") from error
 
 
@@ -110,6 +112,8 @@ def write_arrays(path: Path, **arrays: np.ndarray) -> None:
 
 
 def _queries(flags: Predict, case: dict[str, np.ndarray], spec: Spec) -> np.ndarray:
+    if flags.grid is not None and flags.queries is not None:
+        raise DataError("--grid and --queries both say where to answer: give one of them")
     if flags.grid is not None:
         if flags.grid < 2:
             raise DataError(f"--grid needs at least 2 points a side, got {flags.grid}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import field, make_dataclass, replace
+from inspect import cleandoc
 from typing import Any
 
+from ipot import registry
 from ipot.commands.common import parse
-from ipot.recipes.experiment import Data, Experiment
-from ipot.training.settings import Training
+from ipot.recipes.experiment import Experiment
 
 
 def split_names(
@@ -22,40 +23,40 @@ def split_names(
     names = dict(zip(wanted, words, strict=False))
     if not names:
         helped = bool({"-h", "--help"} & set(arguments))
-        print(text, file=sys.stdout if helped else sys.stderr)
+        known = ", ".join(registry.names("problems"))
+        more = f"The problem comes first: {known}. `ipot {command} PROBLEM --help` lists all flags."
+        print(f"{cleandoc(text or '')}\n\n{more}", file=sys.stdout if helped else sys.stderr)
         raise SystemExit(0 if helped else 2)
     return names, arguments
 
 
+FLAGS = {"problem": "problem", "model": "model", "training": "training", "data": "count"}
+"""The parts of an experiment and what their flags begin with."""
+
+
 def parse_with_settings(
-    base: Experiment, flags: type, arguments: list[str], command: str
+    base: Experiment,
+    flags: type,
+    arguments: list[str],
+    command: str,
+    *,
+    parts: tuple[str, ...] = tuple(FLAGS),
 ) -> tuple[Experiment, Any]:
     """`--problem.x`, `--model.x`, `--training.x`, `--count.x`, and the flags of the command.
 
     The defaults shown by --help are those of the preset.
     """
-    parts = {
-        "problem": (type(base.problem), base.problem),
-        "model": (type(base.model), base.model),
-        "training": (Training, base.training),
-        "count": (Data, base.data),
-    }
+    values = {part: getattr(base, part) for part in parts}
     combined = make_dataclass(
         flags.__name__,
-        [(name, kind, field(default=value)) for name, (kind, value) in parts.items()],
+        [(FLAGS[part], type(value), field(default=value)) for part, value in values.items()],
         bases=(flags,),
         kw_only=True,
     )
     combined.__doc__ = flags.__doc__
-    values = parse(combined, arguments, command)
-    settings = replace(
-        base,
-        problem=values.problem,
-        model=values.model,
-        training=values.training,
-        data=values.count,
-    )
-    return settings, values
+    found = parse(combined, arguments, command)
+    changes = {part: getattr(found, FLAGS[part]) for part in parts}
+    return replace(base, **changes), found
 
 
 def flag_value(arguments: list[str], name: str, default: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,7 +40,7 @@ class Train:
     preset: str = "default"
     """default: our own settings; paper: the paper's tables."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Continue this run; only --data and --device may stand beside it."""
+    """Continue this run; beside it only --data, --device, --quiet and --json."""
     start_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Fine-tune: start from the best weights of another run of the same model."""
     seeds: tuple[int, ...] = ()
@@ -58,7 +58,8 @@ class Train:
 def main(arguments: list[str]) -> int:
     """Run the command."""
     try:
-        if arguments and arguments[0].startswith("-") and "--resume" in " ".join(arguments):
+        resumed = any(a == "--resume" or a.startswith("--resume=") for a in arguments)
+        if resumed and arguments[0].startswith("-"):
             return _resume(parse(Train, arguments, "train"))
         names, rest = split_names(arguments, ["problem", "model"], "train", Train.__doc__)
         base = experiment(
@@ -80,12 +81,6 @@ def _train(settings: Experiment, flags: Any) -> int:
     out = flags.out or Path("runs") / name
     store = Store(flags.data)
     generation = Generation(store, quiet=flags.quiet)
-    problem = settings.problem
-    stored = problem.storage(None, None)
-    wanted = {s: getattr(settings.data, s) for s in ("train", "validation")}
-    seed = settings.data.seed
-    have = {s: (n, store.count(problem.recipe(s, seed, stored))) for s, n in wanted.items()}
-    generation.announce(problem, have, stored)
     options: dict[str, Any] = {
         "device": flags.device,
         "store": store,
@@ -106,8 +101,13 @@ def _train(settings: Experiment, flags: Any) -> int:
 
 
 def _resume(flags: Train) -> int:
-    if flags.resume is None:
-        raise RunError("--resume needs the folder of a run")
+    own = ("resume", "data", "device", "quiet", "json")
+    other = [
+        f.name for f in fields(Train) if f.name not in own and getattr(flags, f.name) != f.default
+    ]
+    if flags.resume is None or other:
+        extra = ", ".join(f"--{name.replace('_', '-')}" for name in other)
+        raise RunError(f"--resume takes its settings from the run: leave out {extra}")
     result = resume(flags.resume, device=flags.device, store=Store(flags.data), quiet=flags.quiet)
     _report(result, flags.resume, flags)
     return 0

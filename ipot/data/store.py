@@ -29,7 +29,7 @@ from ipot.errors import StoreError
 
 Fields = dict[str, Tensor]
 Make = Callable[[range], Fields]
-Report = Callable[[int, int], None]
+Report = Callable[[int, int, int], None]
 
 
 def default_root() -> Path:
@@ -72,13 +72,15 @@ class Store:
     ) -> Fields:
         """The first `count` samples of a recipe; `make(range)` is asked for those missing.
 
-        `report(done, count)` is called after every piece that had to be made. With `bytes_each`
-        a disk that is too small is refused before the work, not after.
+        `report(done, count, bytes_each)` is called before the first piece that has to be made and
+        after every one. A disk that is too small for `bytes_each` is refused before the work.
         """
         folder = self.folder(recipe)
         have = self.count(recipe)
         if have < count:
             self._prepare(folder, recipe, (count - have) * bytes_each)
+            if report:
+                report(have, count, bytes_each)
         while have < count:
             stop = min(have + piece, count)
             arrays = make(range(have, stop))
@@ -87,10 +89,16 @@ class Store:
                 raise StoreError(
                     f"asked for {stop - have} samples of {recipe['problem']}, got {sizes}"
                 )
+            for name, array in arrays.items():
+                if not torch.isfinite(array).all():
+                    raise StoreError(
+                        f"the solver gave values of {name} that are not finite for samples {have} "
+                        f"to {stop - 1} of {recipe['problem']}; they are not kept. Check --problem."
+                    )
             self._write(folder / _name(have, stop), arrays)
             have = stop
             if report:
-                report(have, count)
+                report(have, count, bytes_each)
         return _read(folder, count)
 
     def _prepare(self, folder: Path, recipe: Mapping[str, Any], needed: int) -> None:

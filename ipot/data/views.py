@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ipot.data.dataset import Dataset, Ragged, Stacked, from_samples
 from ipot.errors import DataError, UnknownName
+from ipot.seeds import generator
 from ipot.spec import Spec
 
 # A mask says of unit coordinates (N, D) in [0, 1] which points are seen.
@@ -34,9 +35,9 @@ def keep(data: Dataset, fraction: float, *, seed: int = 0) -> Dataset:
         return data
 
     def choose(index: int, points: int) -> Tensor:
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + index)
         count = max(1, round(fraction * points))
-        return torch.randperm(points, generator=generator)[:count].sort().values
+        order = torch.randperm(points, generator=generator(seed, "keep", index))
+        return order[:count].sort().values
 
     if isinstance(data, Stacked):
         points = data.data.values.shape[1]
@@ -67,10 +68,3 @@ def mask(data: Dataset, name: str, spec: Spec, extra: dict[str, Mask] | None = N
     if isinstance(data, Stacked) and data.data.points.shape[0] == 1:
         return Stacked(data.data.take_points(seen(data.data.points[0])), check=False)
     return from_samples([(s := data[i]).take_points(seen(s.points)) for i in range(len(data))])
-
-
-def limit(data: Dataset, count: int | None) -> Dataset:
-    """The first samples."""
-    if count is not None and count < 1:
-        raise DataError(f"at least one sample must be left, got a limit of {count}")
-    return data if count is None or count >= len(data) else data.select(range(count))

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ipot.data.dataset import Dataset
+from ipot.errors import DataError
 from ipot.models.base import LatentOperator, Operator
 from ipot.samples import Batch
 from ipot.spec import Need
@@ -42,6 +43,8 @@ def predictions(
     model: Operator, data: Dataset, *, batch: int, device: torch.device | str
 ) -> Iterator[tuple[Batch, Tensor]]:
     """Every batch of a data set, in order, with the model's answer."""
+    if batch < 1:
+        raise DataError(f"at least one sample at a time, got a batch of {batch}")
     home = device if not data.stacked else data[0].values.device
     for start in range(0, len(data), batch):
         index = torch.arange(start, min(start + batch, len(data)), device=home)

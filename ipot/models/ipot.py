@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ipot.errors import Unsupported
 from ipot.models.base import Latent, LatentOperator
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.fourier import FourierFeatures
@@ -32,7 +33,7 @@ ROWS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The sizes and choices of an IPOT; the defaults are the `default` preset's."""
+    """The sizes and choices of an IPOT; a preset changes some of them for a problem."""
 
     latents: int = 256
     """Inducing points."""
@@ -69,6 +70,18 @@ class Config:
     """False leaves the inducing points out: inputs attend to inputs, at quadratic cost."""
     output_scale: float = 1.0
     """A fixed factor on the output."""
+
+    def __post_init__(self) -> None:
+        positive = ("latents", "width", "blocks", "heads", "cross_heads", "feed_forward")
+        for name in (*positive, "encoder_feed_forward", "cross_gain"):
+            if not getattr(self, name) > 0:
+                raise Unsupported(f"model.{name} must be positive, got {getattr(self, name)}")
+        if self.cross_head_width is not None and self.cross_head_width < 1:
+            raise Unsupported(f"model.cross_head_width must be positive: {self.cross_head_width}")
+        if not self.bins or min(self.bins) < 1:
+            raise Unsupported(f"model.bins must be positive, got {self.bins}")
+        if not self.max_frequency or not min(self.max_frequency) >= 2:
+            raise Unsupported(f"model.max_frequency must be 2 at least, got {self.max_frequency}")
 
 
 class Lift(nn.Module):

@@ -18,6 +18,7 @@ import torch
 
 from ipot.data.dataset import Stacked
 from ipot.data.store import Fields
+from ipot.errors import DataError
 from ipot.problems.base import GridProblem
 from ipot.solvers import burgers, random_fields
 from ipot.spec import Need, Spec
@@ -48,6 +49,10 @@ class Burgers(GridProblem):
     """ν; the paper prints 0.1."""
     convention: Literal["file", "paper"] = "file"
     """Which covariance the initial state has."""
+
+    def __post_init__(self) -> None:
+        if not self.viscosity > 0:
+            raise DataError(f"viscosity must be positive, got {self.viscosity}")
 
     @property
     def spec(self) -> Spec:

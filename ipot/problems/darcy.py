@@ -9,6 +9,7 @@ Li et al., "Fourier neural operator for parametric PDEs", 2021.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,6 +18,7 @@ import torch
 
 from ipot.data.dataset import Stacked
 from ipot.data.store import Fields
+from ipot.errors import DataError
 from ipot.problems.base import GridProblem
 from ipot.solvers import darcy, random_fields
 from ipot.spec import Need, Spec
@@ -39,6 +41,10 @@ class Darcy(GridProblem):
     """Permeability where the Gaussian field is positive."""
     low: float = 3.0
     """Permeability elsewhere."""
+
+    def __post_init__(self) -> None:
+        if not (0 < self.low < math.inf and 0 < self.high < math.inf):
+            raise DataError(f"permeabilities must be positive, got {self.low} and {self.high}")
 
     @property
     def spec(self) -> Spec:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -51,8 +51,10 @@ class NavierStokes(GridProblem):
     """Which covariance the initial vorticity has."""
 
     def __post_init__(self) -> None:
-        if self.viscosity <= 0 or self.steps < 0 or self.size < 0:
-            raise DataError("viscosity must be positive; steps and size must not be negative")
+        if not self.viscosity > 0:
+            raise DataError(f"viscosity must be positive, got {self.viscosity}")
+        if self.steps < 0 or self.size < 0:
+            raise DataError("steps and size must not be negative; 0 chooses by the viscosity")
 
     @property
     def nodes(self) -> int:
@@ -110,6 +112,12 @@ class NavierStokes(GridProblem):
             query_resolution,
             times=tuple(float(t) for t in range(1, self.horizon + 1)),
         )
+
+    def recipe(self, split: str, seed: int, resolution: int | None) -> dict[str, Any]:
+        """With the numbers that the zeros stand for, so that equal data have one name."""
+        recipe = super().recipe(split, seed, resolution)
+        recipe["settings"] |= {"size": self.nodes, "steps": self.horizon}
+        return recipe
 
     def bytes_each(self, resolution: int | None) -> int:
         """All frames in float32."""

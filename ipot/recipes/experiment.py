@@ -20,7 +20,7 @@ from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.data.store import Store
 from ipot.device import choose
-from ipot.errors import RunError, UnknownName
+from ipot.errors import RunError, UnknownName, Unsupported
 from ipot.models.base import Operator, normalized
 from ipot.problems.base import Problem
 from ipot.recipes import default, paper
@@ -30,9 +30,12 @@ from ipot.training.distributed import World, world
 from ipot.training.journal import Progress
 from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
-from ipot.training.trainer import Result, Trainer, train
+from ipot.training.trainer import Result, Trainer
 
 PRESETS = ("default", "paper")
+
+# Told of a split: its name, samples done, samples wanted, bytes of each.
+SplitReport = Callable[[str, int, int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +54,7 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """All settings of a run. `names` are what the registry knows problem and model by."""
+    """All settings of a run; the names are what the registry knows problem and model by."""
 
     problem: Problem
     model: Any
@@ -145,7 +148,7 @@ def build_model(
         torch.manual_seed(seed)
         try:
             inner = kind(config, spec)
-        except ValueError as error:
+        except (ValueError, TypeError, RuntimeError) as error:
             raise RunError(f"the settings of {name} do not fit {spec.name}: {error}") from error
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
     return normalized(inner, statistics or Statistics.identity(*sizes))
@@ -157,7 +160,7 @@ def load_data(
     *,
     store: Store,
     device: torch.device,
-    report: Callable[[str, int, int], None] | None = None,
+    report: SplitReport | None = None,
     **view: Any,
 ) -> Dataset:
     """A split of an experiment's problem."""
@@ -167,7 +170,7 @@ def load_data(
         store=store,
         seed=settings.data.seed,
         device=device,
-        report=None if report is None else lambda done, count: report(split, done, count),
+        report=None if report is None else lambda *progress: report(split, *progress),
         **view,
     )
 
@@ -179,7 +182,7 @@ def run(
     device: str = "auto",
     store: Store | None = None,
     start_from: Path | str | None = None,
-    report: Callable[[str, int, int], None] | None = None,
+    report: SplitReport | None = None,
     quiet: bool = False,
 ) -> Result:
     """Generate, train, and leave a run folder.
@@ -187,23 +190,16 @@ def run(
     `start_from` is another run whose best weights (and scales) are taken as the start.
     """
     place, folder = choose(device), Run(Path(out))
-    # What can be refused is refused before the work of generating data.
+    # A folder, a model or weights that will not do are refused before any data are generated.
     folder.refuse_existing()
+    source = None if start_from is None else Run.open(start_from)
     extra: dict[str, Any] = {"environment": environment()}
-    weights = None
-    if start_from is not None:
-        source = Run.open(start_from)
-        weights, _ = checkpoint.load(source.best)
+    if source is not None:
         extra["start_from"] = str(source.path.resolve())
+    _load_start(build(settings), source)
     with world(place) as here:
-        train_data, validation = _splits(settings, store or Store(), place, here, report)
-        model = build(settings, Statistics.of(train_data) if settings.normalize else None)
-        if weights is not None:
-            checkpoint.load_weights(model, weights, str(start_from))
-        # The trainer may refuse its settings; only behind it is there a run.
-        trainer = Trainer(
-            model, train_data, validation, settings.training, folder, place, RelativeL2(), here
-        )
+        # The trainer may refuse its settings too; only behind it is there a run.
+        trainer = _trainer(settings, folder, source, place, here, store, report)
         if here.first:
             Run.create(out, settings.as_dict() | extra)
         here.barrier()
@@ -215,25 +211,14 @@ def resume(
 ) -> Result:
     """Continue a run from its last checkpoint; before the first one, from its start."""
     folder = Run.open(path)
-    settings = Experiment.from_dict(folder.config(), str(folder.config_file))
+    config = folder.config()
+    settings = Experiment.from_dict(config, str(folder.config_file))
+    fresh = config.get("start_from") is not None and not folder.last.exists()
+    source = Run.open(config["start_from"]) if fresh else None
     place = choose(device)
     with world(place) as here:
-        train_data, validation = _splits(settings, store or Store(), place, here, None)
-        model = build(settings, Statistics.of(train_data) if settings.normalize else None)
-        source = folder.config().get("start_from")
-        if source is not None and not folder.last.exists():
-            weights, _ = checkpoint.load(Run.open(source).best)
-            checkpoint.load_weights(model, weights, source)
-        return train(
-            model,
-            train_data,
-            validation,
-            settings.training,
-            folder,
-            device=place,
-            world=here,
-            quiet=quiet or not here.first,
-        )
+        trainer = _trainer(settings, folder, source, place, here, store, None)
+        return trainer.run(Progress(quiet=quiet or not here.first))
 
 
 def run_seeds(
@@ -243,6 +228,8 @@ def run_seeds(
 
     A seed whose run has ended is not trained again; one that was stopped goes on.
     """
+    if len(set(seeds)) != len(seeds):
+        raise Unsupported(f"the same seed twice tells nothing of the spread: {seeds}")
     rows = []
     for seed in seeds:
         folder = Path(out) / f"seed-{seed}"
@@ -285,6 +272,8 @@ def restore(
     path: Path | str, device: torch.device | str = "cpu", weights: str = "best"
 ) -> tuple[Operator, Experiment]:
     """A trained model and its settings from a run folder."""
+    if weights not in ("best", "last"):
+        raise UnknownName(f"unknown weights {weights!r}. Known: best, last")
     folder = Run.open(path)
     settings = Experiment.from_dict(folder.config(), str(folder.config_file))
     model = build(settings)
@@ -295,6 +284,31 @@ def restore(
         tensors = checkpoint.of_prefix("model", tensors)
     checkpoint.load_weights(model, tensors, folder.path)
     return model.to(device).eval(), settings
+
+
+def _trainer(
+    settings: Experiment,
+    folder: Run,
+    source: Run | None,
+    place: torch.device,
+    here: World,
+    store: Store | None,
+    report: SplitReport | None,
+) -> Trainer:
+    """Data, model and loop of an experiment, ready to run."""
+    train_data, validation = _splits(settings, store or Store(), place, here, report)
+    model = build(settings, Statistics.of(train_data) if settings.normalize else None)
+    _load_start(model, source)
+    return Trainer(
+        model, train_data, validation, settings.training, folder, place, RelativeL2(), here
+    )
+
+
+def _load_start(model: Operator, source: Run | None) -> None:
+    """The best weights of another run, with its scales."""
+    if source is not None:
+        weights, _ = checkpoint.load(source.best)
+        checkpoint.load_weights(model, weights, source.best)
 
 
 def _splits(settings, store, place, here: World, report) -> tuple[Dataset, Dataset]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,10 @@ from ipot.data.dataset import Dataset
 from ipot.data.statistics import mean_field
 from ipot.data.store import Store
 from ipot.device import choose
-from ipot.errors import DataError, UnknownName
+from ipot.errors import DataError
 from ipot.evaluation.evaluate import Scores, evaluate, score
 from ipot.models.base import Operator
-from ipot.recipes.experiment import Experiment, load_data, restore
+from ipot.recipes.experiment import Experiment, SplitReport, load_data, restore
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
 
@@ -91,11 +90,9 @@ def ask(
     device: str = "auto",
     weights: str = "best",
     batch: int = 16,
-    report: Callable[[str, int, int], None] | None = None,
+    report: SplitReport | None = None,
 ) -> Answer:
     """Score a run folder on test data seen through a question."""
-    if weights not in ("best", "last"):
-        raise UnknownName(f"unknown weights {weights!r}. Known: best, last")
     place = choose(device)
     model, settings = restore(run, place, weights)
     data = seen_test_data(settings, question, store=store or Store(), device=place, report=report)
@@ -136,7 +133,7 @@ def seen_test_data(
     *,
     store: Store,
     device: torch.device,
-    report: Callable[[str, int, int], None] | None = None,
+    report: SplitReport | None = None,
 ) -> Dataset:
     """The test split, seen through a question."""
     if question.samples is not None:

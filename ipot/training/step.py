@@ -156,6 +156,7 @@ class Step:
         The graph reads its choices from the tensors of `draw`, which are filled before a replay.
         """
         weights = [p.detach().clone() for p in self.parameters]
+        losses = self.loss_sum.clone()
         state = _optimizer_copy(self.optimizer)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -171,7 +172,7 @@ class Step:
             for p, w in zip(self.parameters, weights, strict=True):
                 p.copy_(w)
             _optimizer_restore(self.optimizer, state)
-        self.loss_sum.zero_()
+        self.loss_sum.copy_(losses)
         self.fault.fill_(-1)
         self.count.fill_(number)
         return draw, graph.replay

@@ -34,7 +34,7 @@ TALK_EVERY = 10
 
 
 class Stopped(Exception):
-    """A signal ended the run; a checkpoint was written."""
+    """A signal ended the run; a checkpoint was written, unless the run had diverged."""
 
     def __init__(self, number: int, run: Run) -> None:
         super().__init__(f"stopped; continue with `ipot train --resume {run.path}`")
@@ -239,10 +239,12 @@ class Trainer:
         """Read the losses, check them, validate where it is time, write it down."""
         total, fault = self._read()
         if fault >= 0:
+            kept = "The last checkpoint is kept. " if self.folder.last.exists() else ""
             raise Diverged(
                 fault,
                 f"the loss was not finite at step {fault} (epoch {fault // self._steps + 1}). "
-                "The last checkpoint is kept. Lower training.learning-rate, or set training.clip.",
+                f"{kept}Train again into another folder with a lower training.learning-rate, or "
+                "with training.clip.",
             )
         self.state.loss = total / (self.state.step - self.state.reported)
         self.state.reported = self.state.step

@@ -56,7 +56,7 @@ def test_generate_announces_the_size(tmp_path, capsys):
     assert main(["generate", "darcy", *flags, "--splits", "test", "--count.test", "4"]) == 0
     said = capsys.readouterr().err
     assert "4 test samples" in said
-    assert "6 kB" in said  # 4 samples of 17 x 17 points of 5 bytes
+    assert "5.64 KiB" in said  # 4 samples of 17 x 17 points of 5 bytes
     assert str(tmp_path) in said
 
 

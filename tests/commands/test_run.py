@@ -52,6 +52,7 @@ def test_evaluate_refuses_what_makes_no_sense(fails, run, store, tmp_path):
     assert "(0, 1]" in fails("evaluate", run, "--keep", "0", *data)
     assert "not a run folder" in fails("evaluate", str(tmp_path), *data)
     assert "best, last" in fails("evaluate", run, "--weights", "first", *data, code=2)
+    assert "batch of 0" in fails("evaluate", run, "--batch", "0", *data)
     assert "no GPU" in fails("evaluate", run, "--device", "cuda", *data)
 
 
@@ -95,7 +96,9 @@ def test_predict_refuses_bad_input(run, tmp_path, fails):
     assert "nothing to predict from" in says(**good | empty)
     assert "lacks values" in says(points=good["points"])
     assert "not there" in says(name="none.npz")
-    (tmp_path / "bad.npz").write_bytes(b"PK not really")
+    words = np.full((3, 1), "a")
+    assert "real numbers" in says(**good | {"values": words})
+    (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 not really")
     assert "cannot be read" in says(name="bad.npz")
     assert not (tmp_path / "answer.npz").exists()
 
@@ -116,8 +119,46 @@ def test_plots_are_written(run, store, tmp_path, capsys):
     assert all((tmp_path / name).stat().st_size > 5000 for name in written)
 
 
-def test_plot_refuses_an_unknown_kind(run, fails):
+def test_plot_refuses_what_makes_no_sense(run, fails):
     assert "rollout" in fails("plot", run, "--kind", "film", code=2)
+    assert "steady" in fails("plot", run, "--kind", "time")
+    assert "counted from 0" in fails("plot", run, "--kind", "fields", "--sample", "-1")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--model.heads", "0"], "heads must be positive"),
+        (["--model.latents", "-1"], "latents must be positive"),
+        (["--model.bins", "0"], "bins must be positive"),
+        (["--model.max-frequency", "1"], "max_frequency"),
+        (["--model.heads", "3"], "does not divide among 3 heads"),
+        (["--problem.low", "-3"], "permeabilities must be positive"),
+        (["--problem.high", "nan"], "permeabilities must be positive"),
+        (["--problem.resolution", "13"], "Possible for darcy"),
+        (["--training.batch", "0"], "batch must be positive"),
+        (["--training.step", "graph"], "needs a GPU"),
+        (["--count.train", "0"], "at least one sample"),
+        (["--seeds", "1", "1"], "same seed twice"),
+        (["--device", "tpu"], "tpu"),
+        (["--resume", "x"], "leave out problem and model"),
+    ],
+)
+def test_train_refuses_nonsense(flags, said, fails, store, tmp_path):
+    out = tmp_path / "run"
+    assert said in fails("train", "darcy", *TINY, "--out", str(out), "--data", store, *flags)
+    assert not (out / "config.json").exists()
+
+
+def test_a_model_that_does_not_fit_is_refused_before_data_are_made(fails, tmp_path):
+    words = ["train", "darcy", *TINY, "--out", str(tmp_path / "run"), "--data", str(tmp_path / "d")]
+    assert "does not divide" in fails(*words, "--model.cross-heads", "5")
+    assert not (tmp_path / "d").exists()
+
+
+def test_resume_takes_no_other_settings(fails, run):
+    said = fails("train", "--resume", run, "--out", "elsewhere", "--seeds", "1", "2")
+    assert "leave out --out, --seeds" in said
 
 
 def test_existing_run_is_not_overwritten(run, store, fails):

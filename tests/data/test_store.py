@@ -46,7 +46,7 @@ def test_pieces_are_made_once_and_read_afterwards(tmp_path, make):
     store, told = Store(tmp_path), []
     assert fetch(store, 10, make, report=lambda *a: told.append(a)) == list(range(10))
     assert make.asked == [range(4), range(4, 8), range(8, 10)]
-    assert told == [(4, 10), (8, 10), (10, 10)]
+    assert told == [(0, 10, 0), (4, 10, 0), (8, 10, 0), (10, 10, 0)]
     assert fetch(store, 10, make) == list(range(10))
     assert fetch(store, 5, make) == list(range(5))
     assert len(make.asked) == 3

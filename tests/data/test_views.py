@@ -89,20 +89,3 @@ def test_bad_masks_are_refused(grid):
         views.mask(grid, "hole", SPEC)
     with pytest.raises(DataError, match="'none' leaves no input point"):
         views.mask(grid, "none", SPEC, {"none": lambda x: x[:, 0] > 9})
-
-
-@pytest.mark.parametrize("kind", ["grid", "ragged"])
-def test_limit_takes_the_first(kind, request):
-    data = request.getfixturevalue(kind)
-    assert views.limit(data, None) is data
-    assert views.limit(data, 99) is data
-    few = views.limit(data, 2)
-    assert len(few) == 2
-    assert torch.equal(few[1].values, data[1].values)
-
-
-@pytest.mark.parametrize("kind", ["grid", "ragged"])
-@pytest.mark.parametrize("count", [0, -1])
-def test_limit_refuses_nothing(kind, count, request):
-    with pytest.raises(DataError, match="at least one"):
-        views.limit(request.getfixturevalue(kind), count)
