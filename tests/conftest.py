@@ -29,13 +29,6 @@ def data_root() -> Path:
     return Path(folder)
 
 
-@pytest.fixture
-def no_shape_hook(request) -> None:
-    """Skip where the shape-checking hook would refuse wrong arguments before the package does."""
-    if request.config.getoption("--jaxtyping-packages", None):
-        pytest.skip("the shape-checking hook raises an error of its own")
-
-
 @pytest.fixture(scope="session")
 def make_sample() -> Callable[..., Sample]:
     """A random sample of any sizes, in the letters of the legend; keywords replace its fields."""

@@ -11,7 +11,7 @@ from ipot.errors import DataError
 from ipot.samples import Batch, Sample, collate
 
 
-@pytest.mark.usefixtures("no_shape_hook")
+@pytest.mark.plain
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -46,7 +46,7 @@ def test_nothing_to_predict_from_is_an_error_but_parameters_suffice(make_sample)
     assert make_sample(n=0, p=3).parameters.shape == (3,)
 
 
-@pytest.mark.usefixtures("no_shape_hook")
+@pytest.mark.plain
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

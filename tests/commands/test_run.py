@@ -78,6 +78,7 @@ def test_predict_on_a_grid(run, tmp_path, ask):
     assert ask("predict", run, *flags, "--grid", "6")["shape"] == [1, 36, 1]
 
 
+@pytest.mark.plain
 def test_predict_refuses_bad_input(run, tmp_path, fails):
     def says(code=1, name="case.npz", **arrays):
         if arrays:

@@ -93,7 +93,7 @@ def test_times_are_whole_steps():
             model.steps(wrong)
 
 
-@pytest.mark.usefixtures("no_shape_hook")
+@pytest.mark.plain
 def test_what_is_not_defined_is_said_by_name():
     with pytest.raises(NotImplementedError, match="Bare does not define forward"):
         type("Bare", (Operator,), {})(None, SPEC)(None)
