@@ -14,6 +14,7 @@ from ipot.config import Run
 from ipot.data.store import Store
 from ipot.errors import RunError
 from ipot.recipes.experiment import Experiment, experiment, resume, run, run_seeds
+from ipot.training.distributed import first_process
 from ipot.training.journal import duration, read
 from ipot.training.trainer import Result, Stopped
 
@@ -89,6 +90,8 @@ def _train(settings: Experiment, flags: Any) -> int:
     options |= {"report": generation, "quiet": flags.quiet}
     if flags.seeds:
         summary = run_seeds(settings, out, list(flags.seeds), **options)
+        if not first_process():
+            return 0
         if flags.json:
             emit(summary | {"out": str(out)})
         else:
@@ -115,6 +118,9 @@ def _resume(flags: Train) -> int:
 
 def _report(result: Result, out: Path, flags: Any) -> None:
     from ipot.report import plots, tables
+
+    if not first_process():
+        return
 
     rows = read(Run(out).metrics)
     plots.save(plots.training(rows), out / "loss.png")

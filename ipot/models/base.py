@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from ipot.samples import Batch
 from ipot.spec import Need, Spec
 
 
-class Operator(nn.Module):
+class Operator(nn.Module, ABC):
     """A map from an input function on any points to an output function at any queries."""
 
     needs: frozenset[Need] = frozenset()
@@ -27,9 +28,9 @@ class Operator(nn.Module):
         self.config = config
         self.spec = spec
 
+    @abstractmethod
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
         """The prediction at every time and query of a batch."""
-        raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
     def regions(self) -> Iterator[nn.Module]:
         """The parts worth compiling one by one; the whole model unless a model knows better."""
@@ -59,17 +60,17 @@ class LatentOperator(Operator):
     The three parts are open to callers: encode once and ask often, ask in chunks, roll on.
     """
 
+    @abstractmethod
     def encode(self, batch: Batch) -> Latent:
         """The state at time zero."""
-        raise NotImplementedError(f"{type(self).__name__} does not define encode")
 
+    @abstractmethod
     def step(self, latent: Latent) -> Latent:
         """The state one `dt` later."""
-        raise NotImplementedError(f"{type(self).__name__} does not define step")
 
+    @abstractmethod
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """The fields at the queries."""
-        raise NotImplementedError(f"{type(self).__name__} does not define decode")
 
     def rollout(self, batch: Batch) -> list[Latent]:
         """The states at the batch's times."""

@@ -55,6 +55,11 @@ class World:
             dist.barrier()
 
 
+def first_process() -> bool:
+    """Whether this process, started by `torchrun` or alone, is the one that speaks."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 @contextmanager
 def world(device: torch.device) -> Iterator[World]:
     """Join the processes that `torchrun` started; alone where it did not."""

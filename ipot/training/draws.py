@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
 
 from ipot import symmetry
 from ipot.data.dataset import Dataset, Ragged, Stacked
@@ -122,3 +123,13 @@ def _subset(count: int, fraction: float, random: torch.Generator) -> Tensor | No
     if fraction >= 1 or count == 0:
         return None
     return torch.randperm(count, generator=random)[: max(1, round(fraction * count))]
+
+
+class RaggedSteps(TorchDataset):
+    """Batches by the number of their step, for a loader with workers."""
+
+    def __init__(self, draws: Draws) -> None:
+        self.draws = draws
+
+    def __getitem__(self, index: int) -> Batch:
+        return self.draws.ragged_batch(index)

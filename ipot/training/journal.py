@@ -75,6 +75,26 @@ class Progress:
         sys.stderr.flush()
 
 
+class Speed:
+    """Steps a second over the last few seconds."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[float, int]] = [(time.monotonic(), 0)]
+
+    def tick(self) -> None:
+        """Count a step."""
+        now, count = time.monotonic(), self.marks[-1][1] + 1
+        if now - self.marks[-1][0] > 0.5 or len(self.marks) == 1:
+            self.marks = [*self.marks[-10:], (now, count)]
+        else:
+            self.marks[-1] = (self.marks[-1][0], count)
+
+    def rate(self) -> float:
+        """Steps a second."""
+        (t0, n0), (_, n1) = self.marks[0], self.marks[-1]
+        return (n1 - n0) / max(1e-9, time.monotonic() - t0)
+
+
 def duration(seconds: float) -> str:
     """Seconds as a person says them."""
     seconds = max(0, round(seconds))

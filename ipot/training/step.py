@@ -8,7 +8,8 @@ it costs one launch. The mathematics is the same, and nothing here waits for the
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -218,3 +219,14 @@ class Average:
             kept = p.detach().clone()
             p.copy_(self.mean[name])
             self.mean[name].copy_(kept)
+
+
+@contextmanager
+def fast_matmul() -> Iterator[None]:
+    """Let float32 products use the GPU's matrix units while training."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

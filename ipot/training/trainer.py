@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
-from torch.utils.data import Dataset as TorchDataset
 
 from ipot import files
 from ipot.config import Run
@@ -22,12 +20,13 @@ from ipot.models.base import Operator
 from ipot.samples import Batch
 from ipot.training import checkpoint
 from ipot.training.distributed import World
-from ipot.training.draws import Draw, Draws
-from ipot.training.journal import Journal, Progress, duration
+from ipot.training.draws import Draw, Draws, RaggedSteps
+from ipot.training.journal import Journal, Progress, Speed, duration
 from ipot.training.objective import Objective, RelativeL2
 from ipot.training.schedule import learning_rate
 from ipot.training.settings import Training
-from ipot.training.step import Average, Step, choose, make_optimizer
+from ipot.training.signals import remembered
+from ipot.training.step import Average, Step, choose, fast_matmul, make_optimizer
 
 TALK_EVERY = 10
 """Steps between two moments at which several processes agree on stopping and saving."""
@@ -160,8 +159,8 @@ class Trainer:
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         began = time.monotonic() - state.seconds
-        saved, watch = time.monotonic(), _Speed()
-        with _signals() as caught, _fast_matmul():
+        saved, watch = time.monotonic(), Speed()
+        with remembered() as caught, fast_matmul():
             self.model.train()
             batches = self._batches()
             while not self._finished():
@@ -211,7 +210,7 @@ class Trainer:
                 step += 1
         last = self.settings.epochs * self.draws.steps_per_epoch
         yield from DataLoader(
-            _RaggedSteps(self.draws),
+            RaggedSteps(self.draws),
             batch_size=None,
             sampler=range(first, last),
             num_workers=self.settings.workers,
@@ -235,7 +234,7 @@ class Trainer:
         epoch = self.state.step / self.draws.steps_per_epoch
         return learning_rate(self.settings, epoch=epoch, progress=self._progress())
 
-    def _end_epoch(self, journal: Journal | None, watch: _Speed, *, force: bool = False) -> None:
+    def _end_epoch(self, journal: Journal | None, watch: Speed, *, force: bool = False) -> None:
         """Read the losses, check them, validate where it is time, write it down."""
         total, fault = self._read()
         if fault >= 0:
@@ -326,7 +325,7 @@ class Trainer:
     def _steps(self) -> int:
         return self.draws.steps_per_epoch
 
-    def _line(self, watch: _Speed) -> str:
+    def _line(self, watch: Speed) -> str:
         done = self._progress()
         left = self.state.seconds * (1 - done) / done if done > 0 else 0
         if self.settings.minutes is not None:
@@ -358,72 +357,6 @@ class Trainer:
         if self.world.first:
             files.write_json(self.folder.result, result.as_dict())
         return result
-
-
-class _RaggedSteps(TorchDataset):
-    """Batches by the number of their step, for a loader with workers."""
-
-    def __init__(self, draws: Draws) -> None:
-        self.draws = draws
-
-    def __getitem__(self, index: int) -> Batch:
-        return self.draws.ragged_batch(index)
-
-
-class _Speed:
-    """Steps a second over the last few seconds."""
-
-    def __init__(self) -> None:
-        self.marks: list[tuple[float, int]] = [(time.monotonic(), 0)]
-
-    def tick(self) -> None:
-        now, count = time.monotonic(), self.marks[-1][1] + 1
-        if now - self.marks[-1][0] > 0.5 or len(self.marks) == 1:
-            self.marks = [*self.marks[-10:], (now, count)]
-        else:
-            self.marks[-1] = (self.marks[-1][0], count)
-
-    def rate(self) -> float:
-        (t0, n0), (_, n1) = self.marks[0], self.marks[-1]
-        return (n1 - n0) / max(1e-9, time.monotonic() - t0)
-
-
-class _Caught:
-    number: int | None = None
-
-
-@contextmanager
-def _signals() -> Iterator[_Caught]:
-    """Remember SIGINT and SIGTERM instead of dying in the middle of a step."""
-    caught = _Caught()
-
-    def remember(number: int, frame: Any) -> None:
-        if caught.number is not None:
-            raise KeyboardInterrupt
-        caught.number = number
-
-    numbers: Iterable[int] = (signal.SIGINT, signal.SIGTERM)
-    try:
-        before = {n: signal.signal(n, remember) for n in numbers}
-    except ValueError:  # not in the main thread: the host program handles signals
-        yield caught
-        return
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _fast_matmul() -> Iterator[None]:
-    """Let float32 products use the GPU's matrix units while training."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _prepared(data: Dataset, device: torch.device, dtype: torch.dtype) -> Dataset:

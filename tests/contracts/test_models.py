@@ -211,6 +211,9 @@ def test_a_model_says_what_it_misses(need):
     class Picky(Operator):
         needs = frozenset({need})
 
+        def forward(self, batch):
+            return batch.values
+
     with pytest.raises(Unsupported, match=f"Picky needs {need.value}; toy has none"):
         Picky(None, CASES["ragged"]().spec)
     if need in CASES["grid"]().spec.provides:
