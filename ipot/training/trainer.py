@@ -168,12 +168,12 @@ class Trainer:
                 state.step += 1
                 if self.average:
                     self.average.update()
-                state.seconds = time.monotonic() - began
+                state.seconds = self._clock(began)
                 watch.tick()
                 ended = state.step % per_epoch == 0
                 if ended:
                     self._end_epoch(journal, watch)
-                    state.seconds = time.monotonic() - began
+                    state.seconds = self._clock(began)
                 # Behind the end of an epoch, which would otherwise be lost.
                 if self._agree(caught.number is not None, ended):
                     self._save()
@@ -187,12 +187,17 @@ class Trainer:
                 self._end_epoch(journal, watch, force=True)
             elif self._validated != state.step:
                 self._validate()
-            state.seconds = time.monotonic() - began
+            state.seconds = self._clock(began)
             self._save()
         if journal:
             journal.close()
         progress.show(self._line(watch), last=True)
         return self._result()
+
+    def _clock(self, began: float) -> float:
+        """Seconds of the run. Where they drive the schedule, all processes must read the same."""
+        seconds = time.monotonic() - began
+        return seconds if self.settings.minutes is None else self.world.mean(seconds)
 
     def _agree(self, wish: bool, ended: bool) -> bool:
         """Whether to do what any process wishes; several of them only talk now and then."""
@@ -222,7 +227,7 @@ class Trainer:
         if self.state.step >= limit:
             return True
         minutes = self.settings.minutes
-        return minutes is not None and self.world.any(self.state.seconds >= 60 * minutes)
+        return minutes is not None and self.state.seconds >= 60 * minutes
 
     def _progress(self) -> float:
         done = self.state.step / (self.settings.epochs * self.draws.steps_per_epoch)
