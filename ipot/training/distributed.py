@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,5 +79,7 @@ def world(device: torch.device) -> Iterator[World]:
     try:
         yield World(dist.get_rank(), dist.get_world_size())
     finally:
+        # What still refers to the group must go first, or its threads abort the process at exit.
+        gc.collect()
         if started:
             dist.destroy_process_group()

@@ -125,6 +125,11 @@ class Step:
         self.loss_sum.zero_()
         return loss, fault
 
+    def close(self) -> None:
+        """Let go of the wrapper that synchronises gradients: it must not outlive its processes."""
+        if isinstance(self.model, DistributedDataParallel):
+            self.model = self.model.module
+
     def _work(self, batch: Batch) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         kind = self.device.type

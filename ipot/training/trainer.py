@@ -152,6 +152,12 @@ class Trainer:
 
     def run(self, progress: Progress) -> Result:
         """Go on to the end."""
+        try:
+            return self._run(progress)
+        finally:
+            self.step.close()
+
+    def _run(self, progress: Progress) -> Result:
         state, per_epoch = self.state, self.draws.steps_per_epoch
         journal = None
         if self.world.first:
