@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ipot import files
 from ipot.errors import RunError
 
 if TYPE_CHECKING:
@@ -202,12 +203,10 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
         raise RunError(
             f"cannot save a picture as {path.name!r}: the name must end in {', '.join(SUFFIXES)}"
         )
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     # Without a date the same picture is the same file.
     metadata = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(suffix)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with look():
+        with look(), files.atomic(path) as temporary:
             figure.savefig(
                 temporary,
                 format=suffix[1:],
@@ -216,14 +215,9 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
                 pad_inches=0.06,
                 metadata=metadata,
             )
-        os.replace(temporary, path)
     except OSError as error:
         raise RunError(
             f"cannot write the picture {path}: {error.strerror or error}. "
             "Choose a folder that can be written."
         ) from error
-    finally:
-        # The folder itself may be what is missing.
-        if temporary.parent.is_dir():
-            temporary.unlink(missing_ok=True)
     return path

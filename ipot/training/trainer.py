@@ -249,10 +249,11 @@ class Trainer:
         """Read the losses, check them, validate where it is time, write it down."""
         total, fault = self._read()
         if fault >= 0:
+            epoch = fault // self.draws.steps_per_epoch + 1
             kept = "The last checkpoint is kept. " if self.folder.last.exists() else ""
             raise Diverged(
                 fault,
-                f"the loss was not finite at step {fault} (epoch {fault // self._steps + 1}). "
+                f"the loss was not finite at step {fault} (epoch {epoch}). "
                 f"{kept}Train again into another folder with a lower training.learning-rate, or "
                 "with training.clip.",
             )
@@ -331,10 +332,6 @@ class Trainer:
             for name, value in checkpoint.of_prefix("average", tensors).items():
                 self.average.mean[name].copy_(value)
             self.average.count = self.state.average_count
-
-    @property
-    def _steps(self) -> int:
-        return self.draws.steps_per_epoch
 
     def _line(self, watch: Speed) -> str:
         done = self._progress()

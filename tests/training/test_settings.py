@@ -56,9 +56,9 @@ def test_choices_that_do_not_exist(name, value):
 
 
 def test_the_edges_are_allowed():
-    Training(
-        points=1.0, queries=1e-6, average=0.999, clip=None, minutes=None, warmup=0.0, workers=0
-    )
+    edges = {"points": 1.0, "queries": 1e-6, "average": 0.999, "warmup": 0.0, "workers": 0}
+    settings = Training(clip=None, minutes=None, **edges)
+    assert {name: getattr(settings, name) for name in edges} == edges
 
 
 def test_a_symmetry_asked_for_where_there_is_none_is_refused_before_training(tmp_path):
