@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check tests docs clean help
+.PHONY: demo test check tests slow docs clean help
 
 help:            ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -24,8 +24,11 @@ check: $(VENV)/.dev   ## format, lint, types, import layers
 # Two sessions: shapes are checked by a hook that torch.compile cannot trace through, and that raises
 # errors of its own where some tests look for ours.
 tests: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -m "not (compile or plain)" --jaxtyping-packages=ipot,beartype.beartype
-	$(BIN)/python -m pytest -n 2 -m "compile or plain"
+	$(BIN)/python -m pytest -n 2 -m "not (compile or plain or slow)" --jaxtyping-packages=ipot,beartype.beartype
+	$(BIN)/python -m pytest -n 2 -m "(compile or plain) and not slow"
+
+slow: $(VENV)/.dev    ## the slow tests: published statistics and larger sizes, about a quarter of an hour
+	$(BIN)/python -m pytest -n 2 -m slow
 
 docs: $(VENV)/.docs   ## the documentation as pages, in docs/_build
 	$(BIN)/sphinx-build -W -q docs docs/_build

@@ -2,13 +2,14 @@
 
 A symmetry maps a solved case to another solved case. On a grid that it maps onto itself it is a
 permutation of the rows: the mesh stays shared and every sample can be turned differently. On
-scattered points it moves the coordinates instead. All channels are scalars, which a symmetry may
-multiply by a sign; a problem with vector channels must not list one that turns directions.
+scattered points it moves the coordinates instead. What happens to the channels a symmetry knows by
+their names: most are scalars and stay, some change sign.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -26,6 +27,11 @@ DRAWS = 3
 class Symmetry(Protocol):
     """A group; its elements are given by `DRAWS` numbers in [0, 1) for each sample."""
 
+    @property
+    def any_grid(self) -> bool:
+        """Whether permutations of two grids of different sizes are the same map of space."""
+        ...
+
     def permutation(self, draw: Tensor, grid: tuple[int, ...], spec: Spec) -> Tensor:
         """Row indices (B, N): the old row that comes to lie at each place."""
         ...
@@ -34,13 +40,15 @@ class Symmetry(Protocol):
         """Where points (B, N, D) come to lie."""
         ...
 
-    def sign(self, draw: Tensor) -> Tensor:
-        """What every channel is multiplied by (B)."""
+    def act(self, fields: Tensor, draw: Tensor, names: tuple[str, ...]) -> Tensor:
+        """Fields (B, ..., channels) with these names, as they are after the map."""
         ...
 
 
 class Square:
     """The eight symmetries of the square: two reflections and the exchange of the axes."""
+
+    any_grid = True
 
     def permutation(self, draw: Tensor, grid: tuple[int, ...], spec: Spec) -> Tensor:
         """Flip the target place, exchange, and read there."""
@@ -58,13 +66,15 @@ class Square:
         points = torch.where(swap, points.flip(-1), points)
         return torch.where(torch.cat([flip_x, flip_y], -1), low + high - points, points)
 
-    def sign(self, draw: Tensor) -> Tensor:
+    def act(self, fields: Tensor, draw: Tensor, names: tuple[str, ...]) -> Tensor:
         """Scalars do not change."""
-        return torch.ones_like(draw[:, 0])
+        return fields
 
 
 class Translation:
     """Shifts along every periodic axis, by whole cells where there is a grid."""
+
+    any_grid = False
 
     def permutation(self, draw: Tensor, grid: tuple[int, ...], spec: Spec) -> Tensor:
         """Every periodic axis rolled by its own number of cells."""
@@ -83,9 +93,9 @@ class Translation:
         shift = draw[:, None, : points.shape[-1]].to(points)
         return _wrap(points + shift * points.new_tensor([p or 0.0 for p in spec.periods]), spec)
 
-    def sign(self, draw: Tensor) -> Tensor:
+    def act(self, fields: Tensor, draw: Tensor, names: tuple[str, ...]) -> Tensor:
         """Scalars do not change."""
-        return torch.ones_like(draw[:, 0])
+        return fields
 
 
 class Diagonal:
@@ -96,6 +106,8 @@ class Diagonal:
     since g(1/4 - θ) = g(θ); and the exchange of the axes with a half shift and a change of sign,
     -w(y + 1/2, x), since g(θ + 1/2) = -g(θ) and a reflection turns vorticity around.
     """
+
+    any_grid = False
 
     def permutation(self, draw: Tensor, grid: tuple[int, ...], spec: Spec) -> Tensor:
         """The three maps one after the other, from the target place back."""
@@ -119,15 +131,86 @@ class Diagonal:
         x, y = torch.where(turn, 0.25 - x, x), torch.where(turn, -y, y)
         return _wrap(torch.stack([x + shift, y - shift], -1), spec)
 
-    def sign(self, draw: Tensor) -> Tensor:
-        """The exchange of the axes is a reflection."""
-        return 1.0 - 2.0 * _coins(draw)[2]
+    def act(self, fields: Tensor, draw: Tensor, names: tuple[str, ...]) -> Tensor:
+        """The exchange of the axes is a reflection, and all channels are vorticities."""
+        return torch.where(_beside(_coins(draw)[2], fields), -fields, fields)
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """The reflection of one axis about the middle of the domain.
+
+    `about` names the channels that are turned around with it: v becomes about[name] - v, which is
+    a change of sign for the component of a vector and a reflection for a coordinate.
+    """
+
+    axis: int = 0
+    about: Mapping[str, float] = field(default_factory=dict)
+    any_grid: bool = True
+
+    def permutation(self, draw: Tensor, grid: tuple[int, ...], spec: Spec) -> Tensor:
+        """The axis read backwards."""
+        rows = torch.arange(torch.Size(grid).numel(), device=draw.device).view(1, *grid)
+        flipped = rows.flip(1 + self.axis)
+        return torch.where(_beside(_coins(draw)[0], rows), flipped, rows).flatten(1)
+
+    def move(self, points: Tensor, draw: Tensor, spec: Spec) -> Tensor:
+        """The coordinate of the axis, reflected."""
+        low, high = spec.domain[self.axis]
+        moved = points.clone()
+        moved[..., self.axis] = low + high - points[..., self.axis]
+        return torch.where(_beside(_coins(draw)[0], points), moved, points)
+
+    def act(self, fields: Tensor, draw: Tensor, names: tuple[str, ...]) -> Tensor:
+        """Channels that point along the axis are turned around."""
+        return _turned(fields, _coins(draw)[0], [self.about.get(name) for name in names])
+
+
+@dataclass(frozen=True)
+class Sphere:
+    """Turns about the axis and the reflection about the equator, on a grid (latitude, longitude).
+
+    The reflection changes the sign of the channels named in `odd`, such as vorticity. Points are
+    unit vectors.
+    """
+
+    odd: tuple[str, ...] = ("vorticity",)
+    any_grid: bool = False
+
+    def permutation(self, draw: Tensor, grid: tuple[int, ...], spec: Spec) -> Tensor:
+        """Longitudes rolled, latitudes read backwards."""
+        rows, columns = grid
+        i = torch.arange(rows, device=draw.device).view(1, rows, 1)
+        j = torch.arange(columns, device=draw.device).view(1, 1, columns)
+        shift = (draw[:, 0] * columns).long().view(-1, 1, 1)
+        i = torch.where(_beside(_coins(draw)[1], i), rows - 1 - i, i)
+        return (i * columns + (j - shift) % columns).flatten(1)
+
+    def move(self, points: Tensor, draw: Tensor, spec: Spec) -> Tensor:
+        """A rotation about the third axis, and its reflection."""
+        angle = (2 * torch.pi * draw[:, 0, None]).to(points)
+        x, y, z = points.unbind(-1)
+        z = torch.where(_coins(draw)[1].view(-1, 1), -z, z)
+        turned = (angle.cos() * x - angle.sin() * y, angle.sin() * x + angle.cos() * y, z)
+        return torch.stack(turned, -1)
+
+    def act(self, fields: Tensor, draw: Tensor, names: tuple[str, ...]) -> Tensor:
+        """The reflection turns rotation around."""
+        about = [0.0 if _base(name) in self.odd else None for name in names]
+        return _turned(fields, _coins(draw)[1], about)
 
 
 SYMMETRIES: dict[str, Symmetry] = {
     "square": Square(),
     "translation": Translation(),
     "diagonal": Diagonal(),
+    "sphere": Sphere(),
+    # Above and below of a wing: the mesh runs around it, and y is a channel.
+    "wing": Mirror(0, {"y": 0.0}),
+    # Left and right of a cell that is held below and pulled above.
+    "cell": Mirror(0),
+    # Left and right of a forged block, whose deformed x runs from 0.35 down to -49.65.
+    "block": Mirror(0, {"x": -49.3, "u_x": 0.0}),
 }
 
 
@@ -148,8 +231,8 @@ def apply(batch: Batch, draws: Tensor, spec: Spec, *, shared: bool | None = None
         shared = batch.points.shape[0] == batch.queries.shape[0] == 1
     for number, name in enumerate(spec.symmetries):
         symmetry, element = SYMMETRIES[name], draws[:, number]
-        if shared and batch.grid is not None and batch.grid == batch.query_grid:
-            batch = _permute(batch, symmetry.permutation(element, batch.grid, spec))
+        if shared and _permutable(batch, symmetry):
+            batch = _permute(batch, symmetry, element, spec)
         else:
             batch = replace(
                 batch,
@@ -158,12 +241,19 @@ def apply(batch: Batch, draws: Tensor, spec: Spec, *, shared: bool | None = None
                 grid=None,
                 query_grid=None,
             )
-        sign = symmetry.sign(element).to(batch.values.dtype)
         targets = batch.targets
         if targets is not None:
-            targets = targets * sign.view(-1, 1, 1, 1)
-        batch = replace(batch, values=batch.values * sign.view(-1, 1, 1), targets=targets)
+            targets = symmetry.act(targets, element, spec.outputs)
+        values = symmetry.act(batch.values, element, spec.inputs)
+        batch = replace(batch, values=values, targets=targets)
     return batch
+
+
+def _permutable(batch: Batch, symmetry: Symmetry) -> bool:
+    """Whether the map is a permutation of inputs and one of queries that agree with each other."""
+    if batch.grid is None or batch.query_grid is None:
+        return False
+    return symmetry.any_grid or batch.grid == batch.query_grid
 
 
 def _move(symmetry: Symmetry, places: Tensor, element: Tensor, spec: Spec) -> Tensor:
@@ -172,14 +262,43 @@ def _move(symmetry: Symmetry, places: Tensor, element: Tensor, spec: Spec) -> Te
     return symmetry.move(places.flatten(1, -2), element, spec).view(places.shape)
 
 
-def _permute(batch: Batch, index: Tensor) -> Batch:
-    wide = index.unsqueeze(-1)
+def _permute(batch: Batch, symmetry: Symmetry, element: Tensor, spec: Spec) -> Batch:
+    assert batch.grid is not None
+    assert batch.query_grid is not None
+    index = symmetry.permutation(element, batch.grid, spec).unsqueeze(-1)
+    values = batch.values.gather(1, index.expand(-1, -1, batch.values.shape[-1]))
     targets = batch.targets
     if targets is not None:
+        if batch.query_grid != batch.grid:
+            index = symmetry.permutation(element, batch.query_grid, spec).unsqueeze(-1)
         b, t, _, k = targets.shape
-        targets = targets.gather(2, wide.unsqueeze(1).expand(b, t, -1, k))
-    values = batch.values.gather(1, wide.expand(-1, -1, batch.values.shape[-1]))
+        targets = targets.gather(2, index.unsqueeze(1).expand(b, t, -1, k))
     return replace(batch, values=values, targets=targets)
+
+
+def _beside(flags: Tensor, fields: Tensor) -> Tensor:
+    """One flag for each sample, shaped to broadcast over its fields."""
+    return flags.view(-1, *[1] * (fields.ndim - 1))
+
+
+def _turned(fields: Tensor, flags: Tensor, about: list[float | None]) -> Tensor:
+    """Channels v with a middle m become m - v where flagged.
+
+    Column by column: a tensor of the middles would be copied from the host, which a captured step
+    cannot do.
+    """
+    if all(middle is None for middle in about):
+        return fields
+    columns = [
+        v if middle is None else torch.where(_beside(flags, v), middle - v, v)
+        for v, middle in zip(fields.unbind(-1), about, strict=True)
+    ]
+    return torch.stack(columns, -1)
+
+
+def _base(name: str) -> str:
+    """A channel's name without the frame that it belongs to: w(t-3) is w."""
+    return name.split("(")[0]
 
 
 def _coins(draw: Tensor) -> tuple[Tensor, ...]:

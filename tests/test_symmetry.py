@@ -78,6 +78,7 @@ CASES = [
     pytest.param("translation", 2, False, (1.0, None), None, id="channel"),
     pytest.param("translation", 2, False, None, (8, 4), id="oblong"),
     pytest.param("diagonal", 2, False, None, None, id="diagonal"),
+    pytest.param("cell", 2, True, None, (8, 4), id="mirror"),
 ]
 
 
@@ -85,7 +86,7 @@ CASES = [
 def test_permuting_the_rows_is_moving_the_points(name, rank, closed, periods, sides):
     facts = spec(name, rank, () if closed else periods)
     draws = elements()
-    if sides:  # a shift by whole cells of the coarser axis
+    if sides and name == "translation":  # a shift by whole cells of the coarser axis
         draws = torch.tensor([0.25, 0.75, 0.5], dtype=torch.float64).view(1, 1, 3)
     batch = grid_batch(len(draws), rank, closed=closed, sides=sides)
     permuted = symmetry.apply(batch, draws, facts)
@@ -128,7 +129,7 @@ def test_only_the_exchange_of_the_axes_changes_the_sign():
 
 def test_moved_points_stay_in_the_domain():
     draws = torch.rand(16, 1, symmetry.DRAWS, dtype=torch.float64)
-    for name in symmetry.SYMMETRIES:
+    for name in set(symmetry.SYMMETRIES) - {"sphere"}:
         moved = symmetry.apply(scattered(grid_batch(16, 2, closed=False)), draws, spec(name))
         assert moved.points.min() >= 0
         assert moved.points.max() <= 1
@@ -163,6 +164,80 @@ def test_grids_that_a_symmetry_does_not_fit_are_refused(name, sides, message):
     draws = torch.zeros(1, 1, symmetry.DRAWS, dtype=torch.float64)
     with pytest.raises(Unsupported, match=message):
         symmetry.apply(grid_batch(1, 2, closed=False, sides=sides), draws, spec(name))
+
+
+def named(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], rank: int = 2) -> Spec:
+    return Spec(
+        name="toy",
+        inputs=inputs,
+        outputs=outputs,
+        domain=((0.0, 1.0),) * rank,
+        symmetries=(name,),
+    )
+
+
+def test_a_mirror_turns_the_channels_that_point_along_its_axis():
+    facts = named("block", ("die", "u_x"), ("x",))
+    batch = grid_batch(2, 2, closed=True, sides=(3, 2))
+    draws = torch.tensor([[[0.1, 0.9, 0.9]], [[0.9, 0.1, 0.1]]], dtype=torch.float64)
+    turned = symmetry.apply(batch, draws, facts)
+    assert torch.equal(turned.values[0], batch.values[0])
+    assert torch.equal(turned.targets[0], batch.targets[0])
+    rows = [4, 5, 2, 3, 0, 1]
+    assert torch.equal(turned.values[1, :, 0], batch.values[1, rows, 0])
+    assert torch.equal(turned.values[1, :, 1], -batch.values[1, rows, 1])
+    torch.testing.assert_close(turned.targets[1], -49.3 - batch.targets[1][:, rows])
+
+
+def test_a_mirror_permutes_inputs_and_queries_of_different_grids():
+    facts = named("cell", ("a", "b"), ("u",))
+    batch = grid_batch(1, 2, closed=True, sides=(4, 2))
+    fine = grid_batch(1, 2, closed=True, sides=(8, 2))
+    mixed = replace(batch, queries=fine.queries, targets=fine.targets, query_grid=(8, 2))
+    draws = torch.full((1, 1, symmetry.DRAWS), 0.9, dtype=torch.float64)
+    turned = symmetry.apply(mixed, draws, facts)
+    assert turned.grid == (4, 2)
+    assert turned.query_grid == (8, 2)
+    flipped = mixed.targets.unflatten(2, (8, 2)).flip(2).flatten(2, 3)
+    assert torch.equal(turned.targets, flipped)
+    assert torch.equal(turned.values, mixed.values.unflatten(1, (4, 2)).flip(1).flatten(1, 2))
+
+
+def sphere_batch(samples: int) -> Batch:
+    """Random fields on a grid of four latitudes and eight longitudes, as unit vectors."""
+    latitude = torch.tensor([1.1, 0.4, -0.4, -1.1], dtype=torch.float64)
+    longitude = 2 * torch.pi * torch.arange(8, dtype=torch.float64) / 8
+    lat, lon = torch.meshgrid(latitude, longitude, indexing="ij")
+    mesh = torch.stack([lat.cos() * lon.cos(), lat.cos() * lon.sin(), lat.sin()], -1)
+    batch = grid_batch(samples, 2, closed=False, sides=(4, 8))
+    mesh = mesh.reshape(1, -1, 3)
+    return replace(batch, points=mesh, queries=mesh)
+
+
+def test_turning_the_sphere_is_rolling_its_longitudes():
+    facts = named("sphere", ("height(t-0)", "vorticity(t-0)"), ("vorticity",), rank=3)
+    draws = elements()
+    batch = sphere_batch(len(draws))
+    permuted = symmetry.apply(batch, draws, facts)
+    moved = symmetry.apply(scattered(batch), draws, facts)
+    distance = torch.cdist(batch.points.expand(batch.size, -1, -1), moved.points)
+    assert distance.amin(-1).max() < 1e-6
+    nearest = distance.argmin(-1, keepdim=True)
+    found = moved.values.gather(1, nearest.expand(-1, -1, 2))
+    torch.testing.assert_close(permuted.values, found)
+    found = moved.targets[:, 1].gather(1, nearest)
+    torch.testing.assert_close(permuted.targets[:, 1], found)
+
+
+def test_only_the_reflection_of_the_sphere_turns_rotation_around():
+    facts = named("sphere", ("height", "vorticity"), ("vorticity",), rank=3)
+    draws = torch.tensor([[[0.3, 0.1, 0.9]], [[0.0, 0.9, 0.1]]], dtype=torch.float64)
+    batch = sphere_batch(2)
+    same = replace(batch, values=torch.ones_like(batch.values), targets=None)
+    turned = symmetry.apply(same, draws, facts)
+    assert turned.values[0].unique().tolist() == [1.0]
+    assert turned.values[1, :, 0].unique().tolist() == [1.0]
+    assert turned.values[1, :, 1].unique().tolist() == [-1.0]
 
 
 def test_draws_belong_to_the_generator_and_need_a_symmetry():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -37,6 +38,17 @@ class Problem(ABC):
     """Samples solved together and stored as one file."""
     masks: ClassVar[Mapping[str, Mask]] = {}
     """Masks of its own, beside those that any problem has."""
+    generated: ClassVar[bool] = True
+    """False where data are measured, not computed: then `read` is the only way to them."""
+    published: ClassVar[tuple[str, ...]] = ()
+    """Names of the published files, as `read` looks for them and `write` writes them."""
+    quality: ClassVar[str] = ""
+    """The field that records how well each sample converged, where the solver is not direct."""
+    reduced: ClassVar[Mapping[str, Any]] = {}
+    """Settings of a small version: seconds on a CPU, for a first look and for tests."""
+
+    files: str | None = None
+    """Folder with the published files: data are read from them and not generated."""
 
     @property
     @abstractmethod
@@ -59,6 +71,21 @@ class Problem(ABC):
     def bytes_each(self, resolution: int | None) -> int:
         """What one sample takes on disk."""
 
+    def read(self, split: str, count: int, files: Path | None) -> Fields:
+        """The first samples of a split from the published files, in the layout of `generate`.
+
+        Refuses with `DataError` what is missing, truncated or not what it claims to be.
+        """
+        raise Unsupported(f"{self.name} has no published files to read: leave --problem.files out")
+
+    def write(self, splits: Mapping[str, Fields], folder: Path) -> list[Path]:
+        """Generated splits as files in the published layout, which `read` takes back."""
+        raise Unsupported(f"{self.name} has no published layout to write")
+
+    def small(self) -> Problem:
+        """The problem at sizes for a first look."""
+        return replace(self, **self.reduced)
+
     def storage(self, resolution: int | None, query_resolution: int | None) -> int | None:
         """The resolution to store fields at, so that both can be seen; None without a choice."""
         if resolution is not None or query_resolution is not None:
@@ -72,7 +99,8 @@ class Problem(ABC):
     def recipe(self, split: str, seed: int, resolution: int | None) -> dict[str, Any]:
         """All that the stored arrays depend on; what is merely seen of them is no part of it."""
         settings = asdict(self)
-        settings.pop("resolution", None)
+        for seen in ("resolution", "files"):
+            settings.pop(seen, None)
         return {
             "problem": self.name,
             "version": self.version,
@@ -100,6 +128,9 @@ class Problem(ABC):
         if count < 1:
             raise DataError(f"the {split} split needs at least one sample, got {count}")
         stored = self.storage(resolution, query_resolution)
+        if self.files is not None or not self.generated:
+            fields = self.read(split, count, None if self.files is None else Path(self.files))
+            return self.dataset(fields, resolution, query_resolution)
         fields = store.fetch(
             self.recipe(split, seed, stored),
             count,
@@ -115,39 +146,54 @@ class Problem(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class GridProblem(Problem):
-    """A problem whose fields are solved on one regular grid of `size` points a side.
+    """A problem whose fields are solved on one structured grid.
 
-    A coarser resolution is every k-th node of it, so that all of them show the same function. A
-    periodic grid has nodes i / size and can be thinned by any divisor of size; a closed one has
-    cell centres and can be thinned by any divisor of size - 1, which keeps both ends.
+    A resolution is the number of nodes along the first axis; the other axes follow in the
+    proportion of `spans`. A coarser resolution is every k-th node of the solver's grid, so that
+    all of them show the same function. A periodic grid has nodes i / size and can be thinned by
+    any divisor of size; a closed one can be thinned by any divisor of size - 1, which keeps both
+    ends.
     """
 
     periodic: ClassVar[bool] = False
-    rank: ClassVar[int] = 2
+    spans: ClassVar[tuple[int, ...]] = (1, 1)
+    """How long the axes are, in cells and relative to each other."""
 
     size: int
-    """Points a side that the equation is solved on."""
+    """Points along the first axis that the equation is solved on."""
     resolution: int
-    """Points a side that a model is trained on."""
+    """Points along the first axis that a model is trained on."""
 
     @property
     def nodes(self) -> int:
-        """Points a side of the solver's grid; a problem may choose them by its other settings."""
+        """Points along the first axis of the solver's grid; other settings may choose them."""
         return self.size
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.spans)
 
     @property
     def _closed(self) -> int:
         """1 where the grid has two ends, 0 where it wraps around."""
         return 0 if self.periodic else 1
 
+    def shape(self, resolution: int) -> tuple[int, ...]:
+        """Nodes along every axis."""
+        cells = resolution - self._closed
+        return tuple(cells * span // self.spans[0] + self._closed for span in self.spans)
+
     def resolutions(self) -> list[int]:
         """The thinnings of the solver's grid, from coarse to fine."""
-        span = self.nodes - self._closed
-        return [d + self._closed for d in range(2, span + 1) if span % d == 0]
+        return [r for r in range(2 + self._closed, self.nodes + 1) if self.thins(self.nodes, r)]
 
     def thins(self, fine: int, coarse: int) -> bool:
-        """Whether the coarse grid is every k-th node of the fine one."""
-        return 1 < coarse <= fine and (fine - self._closed) % (coarse - self._closed) == 0
+        """Whether the coarse grid is every k-th node of the fine one, along every axis."""
+        if not 1 < coarse <= fine or (fine - self._closed) % (coarse - self._closed):
+            return False
+        step = (fine - self._closed) // (coarse - self._closed)
+        return all((n - self._closed) % step == 0 for n in self.shape(fine))
 
     def stride(self, fine: int, coarse: int) -> int:
         """How many nodes of the fine grid lie from one of the coarse grid to the next."""
@@ -169,14 +215,25 @@ class GridProblem(Problem):
         return next(enough, self.nodes)
 
     def coordinates(self, resolution: int) -> Tensor:
-        """The nodes of a grid (resolution ** rank, rank), in float64, row by row."""
-        line = (torch.arange(self.nodes, dtype=torch.float64) + 0.5 * self._closed) / self.nodes
-        line = line[:: self.stride(self.nodes, resolution)]
-        return torch.cartesian_prod(*[line] * self.rank).reshape(-1, self.rank)
+        """The nodes of a grid (nodes, dimension), in float64, row by row.
+
+        Here i / size on a periodic grid and cell centres on a closed one; a problem with other
+        nodes says where they are.
+        """
+        step = self.stride(self.nodes, resolution)
+        lines = [
+            ((torch.arange(n, dtype=torch.float64) + 0.5 * self._closed) / n)[::step]
+            for n in self.shape(self.nodes)
+        ]
+        return torch.cartesian_prod(*lines).reshape(-1, self.rank)
+
+    def weights(self, resolution: int) -> Tensor | None:
+        """The area that every node stands for, with mean one, where that differs."""
+        return None
 
     def thin(self, field: Tensor, resolution: int) -> Tensor:
         """Every k-th node along the last axes."""
-        step = self.stride(field.shape[-1], resolution)
+        step = self.stride(field.shape[-self.rank], resolution)
         return field[(..., *[slice(None, None, step)] * self.rank)]
 
     def stack(
@@ -187,21 +244,25 @@ class GridProblem(Problem):
         query_resolution: int | None,
         times: tuple[float, ...] = (1.0,),
     ) -> Stacked:
-        """Fields (S, C, *grid) and (S, T, *grid) as a stacked data set on shared meshes."""
+        """Inputs (S, C, *grid) and outputs (S, T, *grid) or (S, T, K, *grid) on shared meshes."""
         coarse = resolution or self.resolution
         fine = query_resolution or coarse
         points = self.coordinates(coarse).float().unsqueeze(0)
         queries = points if fine == coarse else self.coordinates(fine).float().unsqueeze(0)
+        weights = self.weights(fine)
+        if outputs.ndim == 2 + self.rank:
+            outputs = outputs.unsqueeze(2)
         values = self.thin(inputs, coarse).flatten(2).transpose(1, 2)
-        targets = self.thin(outputs, fine).flatten(2).unsqueeze(-1)
+        targets = self.thin(outputs, fine).flatten(3).transpose(2, 3)
         return Stacked(
             Batch(
                 points=points,
                 values=values.float().contiguous(),
                 queries=queries,
                 targets=targets.float().contiguous(),
+                weights=None if weights is None else weights.float().unsqueeze(0),
                 times=times,
-                grid=(coarse,) * self.rank,
-                query_grid=(fine,) * self.rank,
+                grid=self.shape(coarse),
+                query_grid=self.shape(fine),
             )
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -37,8 +37,9 @@ class Burgers(GridProblem):
     about: ClassVar[str] = "viscous Burgers on the circle: the state at t = 0 to that at t = 1"
     source: ClassVar[str] = "Fourier pseudo-spectral, exponential Runge-Kutta of order four"
     sizes: ClassVar[Mapping[str, int]] = {"train": 1000, "validation": 100, "test": 100}
+    reduced: ClassVar[Mapping[str, Any]] = {"size": 32, "resolution": 16}
     periodic: ClassVar[bool] = True
-    rank: ClassVar[int] = 1
+    spans: ClassVar[tuple[int, ...]] = (1,)
     piece: ClassVar[int] = 200
 
     size: int = 1024

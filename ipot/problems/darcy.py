@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -32,6 +32,7 @@ class Darcy(GridProblem):
     about: ClassVar[str] = "steady flow through a two-phase medium: permeability to pressure"
     source: ClassVar[str] = "finite volumes on 421 x 421 cells, conjugate gradients to 1e-9"
     sizes: ClassVar[Mapping[str, int]] = {"train": 1000, "validation": 100, "test": 200}
+    reduced: ClassVar[Mapping[str, Any]] = {"size": 33, "resolution": 17}
 
     size: int = 421
     """Cells a side that the equation is solved on."""

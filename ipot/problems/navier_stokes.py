@@ -36,6 +36,7 @@ class NavierStokes(GridProblem):
     about: ClassVar[str] = "forced 2-D turbulence on the torus: ten frames of vorticity to the next"
     source: ClassVar[str] = "Fourier pseudo-spectral, integrating-factor Runge-Kutta of order four"
     sizes: ClassVar[Mapping[str, int]] = {"train": 1000, "validation": 100, "test": 100}
+    reduced: ClassVar[Mapping[str, Any]] = {"size": 32, "resolution": 16, "steps": 10}
     periodic: ClassVar[bool] = True
     piece: ClassVar[int] = 100
 

@@ -111,6 +111,7 @@ def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Ex
         recipe = default.Recipe(module.Config(), Training())
     elif preset == "paper":
         recipe = default.Recipe(paper.model(found.name), paper.training(found.name), False)
+        found = replace(found, **paper.PROBLEM.get(found.name, {}))
     else:
         recipe = default.recipe(found.name)
     return Experiment(

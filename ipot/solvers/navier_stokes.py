@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ipot.solvers import spectral
+from ipot.solvers import graphs, spectral
 
 # dt = 5e-3 at 256², 1e-2 at 128², 2e-2 at 64².
 _STEP_TIMES_POINTS = 1.28
@@ -121,7 +121,8 @@ class _Flow:
         self.decay = torch.ones_like(keep, dtype=number)
         self.loss = torch.zeros_like(keep, dtype=number)
         self.dt = torch.zeros((), dtype=number, device=vorticity.device)
-        self.graph = self._capture() if self.state.is_cuda else None
+        # Here `dt` is still zero, so that rehearsing cannot blow up.
+        self.step = graphs.captured(self._step, [self.state])
 
     def vorticity(self) -> Float[Tensor, "B N N"]:
         """The fields on the grid."""
@@ -139,9 +140,8 @@ class _Flow:
         self.dt.fill_(dt)
         self.decay.copy_(torch.exp(self.diffusion * (dt / 2)))
         self.loss.copy_(torch.expm1(self.diffusion * dt))
-        step = self._step if self.graph is None else self.graph.replay
         for _ in range(steps):
-            step()
+            self.step()
 
     def _speed(self) -> float:
         u, v = self._on_grid(self.state, self.fields[:2])
@@ -174,21 +174,6 @@ class _Flow:
         d = self._rate(e * torch.addcmul(halfway, c, dt))
         slope = d + e * torch.add(e * a, b + c, alpha=2)
         w += torch.addcmul(self.loss * w, slope, dt / 6)
-
-    def _capture(self) -> torch.cuda.CUDAGraph:
-        """The step as a CUDA graph. Here `dt` is still zero: rehearsing leaves the state alone."""
-        with torch.cuda.device(self.state.device):
-            # The plans of the transforms and their work space must exist before the capture.
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                for _ in range(3):
-                    self._step()
-            torch.cuda.current_stream().wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self._step()
-        return graph
 
 
 def _pack(fields: Float[Tensor, "B N N"]) -> Tensor:

@@ -57,11 +57,9 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def tiny(problem: Problem) -> Problem:
-    """The problem at small sizes, where it has fields of these names."""
-    closed = 0 if getattr(problem, "periodic", False) else 1
-    wanted = {"size": 32 + closed, "resolution": 16 + closed, "steps": 2}
-    own = {f.name for f in dataclasses.fields(problem)}
-    return dataclasses.replace(problem, **{k: v for k, v in wanted.items() if k in own})
+    """The problem at its small sizes, with two steps where it has any."""
+    small = problem.small()
+    return small.with_steps(2) if small.spec.steps > 1 else small
 
 
 def small_config(name: str, **changes: Any) -> Any:
