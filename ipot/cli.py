@@ -14,6 +14,7 @@ COMMANDS = {
     "problems": "what can be solved: sizes, symmetries, where the data come from",
     "models": "what can be trained: sizes for a problem and preset, what each needs",
     "generate": "fill the data folder for a problem",
+    "era5": "what to download for the problem era5, and whether a file will do",
     "train": "train a model on a problem, or continue a run",
     "evaluate": "score a run on test data: fewer sensors, other resolutions, longer horizons",
     "predict": "answer at any queries for inputs from a file",

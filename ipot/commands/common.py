@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import tyro
 
 from ipot.data.store import Store
+from ipot.recipes.experiment import Experiment
 from ipot.report.tables import bytes_
-from ipot.training.journal import Progress
+from ipot.training.journal import Progress, duration
 
 Flags = TypeVar("Flags")
 
@@ -58,6 +61,14 @@ def show(table: Any) -> None:
     console.print(table)
 
 
+def small_if_asked(base: Experiment, arguments: Sequence[str]) -> Experiment:
+    """The sizes of a first look, where --small is among the flags; other flags change them."""
+    if "--small" not in arguments:
+        return base
+    counts = replace(base.data, train=32, validation=8, test=8)
+    return replace(base, problem=base.problem.small(), data=counts)
+
+
 class Generation:
     """Says how large the data will be before the folder is filled, then how far it is."""
 
@@ -65,11 +76,23 @@ class Generation:
         self.store, self.quiet = store, quiet
         self.progress = Progress(quiet=quiet, every=5.0)
         self._split = ""
+        self._start, self._had = 0.0, 0
 
     def __call__(self, split: str, done: int, count: int, bytes_each: int) -> None:
         """Progress of one split, from before its first piece on."""
-        if split != self._split and not self.quiet:
-            size = bytes_((count - done) * bytes_each)
-            say(f"generating {count - done} {split} samples, about {size}, into {self.store.root}")
-        self._split = split
-        self.progress.show(f"  {split}: {done} of {count}", last=done == count)
+        if split != self._split:
+            self._split, self._start, self._had = split, time.monotonic(), done
+            if not self.quiet:
+                size = bytes_((count - done) * bytes_each)
+                missing = f"{count - done} {split} samples"
+                say(f"generating {missing}, about {size}, into {self.store.root}")
+        text = f"  {split}: {done} of {count}{self._left(done, count)}"
+        self.progress.show(text, last=done == count)
+
+    def _left(self, done: int, count: int) -> str:
+        """The time that the rest will take if it goes on as since the start."""
+        made = done - self._had
+        if not made or done == count:
+            return ""
+        seconds = (time.monotonic() - self._start) / made * (count - done)
+        return f", about {duration(seconds)} left"

@@ -10,7 +10,8 @@ import tyro
 
 from ipot.commands.common import Folder, Generation, emit, parse, show
 from ipot.data.store import Store
-from ipot.recipes.studies import Question, ask
+from ipot.evaluation.references import leads
+from ipot.recipes.studies import Answer, Question, ask
 
 
 @dataclass
@@ -22,7 +23,9 @@ class Evaluate:
         ipot evaluate runs/darcy --keep 0.25 --resolution 43 --query-resolution 421
 
     The error is the paper's: for each sample the L2 norm of the error over times, queries and
-    channels, divided by that of the truth; then the mean over samples.
+    channels, divided by that of the truth; then the mean over samples. Where there are several
+    steps, a second table has root mean square errors at some of them, in the units of the field and
+    weighted by area where points stand for areas, and what simple forecasts score beside the model.
     """
 
     run: Annotated[Path, tyro.conf.Positional]
@@ -98,6 +101,23 @@ def main(arguments: list[str]) -> None:
         names = answer.outputs
         rows += [[n, f"{e:.5f}"] for n, e in zip(names, scores.per_channel, strict=True)]
     show(table(f"{flags.run}: {question.describe()}", ["", "value"], rows))
+    if answer.references or len(scores.rmse_per_time) > 1:
+        show(table("beside simple forecasts", *forecasts(answer)))
+
+
+def forecasts(answer: Answer) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows: the model and every reference, each with its errors."""
+    steps = leads(len(answer.scores.rmse_per_time))
+    columns = ["", "relative L2", *(f"RMSE, step {step}" for step in steps)]
+    rows = [
+        [
+            name,
+            f"{scores.relative_l2:.5f}",
+            *(f"{scores.rmse_per_time[step - 1]:#.4g}" for step in steps),
+        ]
+        for name, scores in {"this model": answer.scores, **answer.references}.items()
+    ]
+    return columns, rows
 
 
 def _or_dash(value: float | None) -> str:

@@ -1,17 +1,18 @@
-"""`ipot generate`: fill the data folder."""
+"""`ipot generate`: fill the data folder, or write the published files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
-from ipot.commands.common import Folder, Generation, emit
+from ipot.commands.common import Folder, Generation, emit, small_if_asked
 from ipot.commands.settings import parse_with_settings, split_names
-from ipot.data.store import Store
+from ipot.data.store import Fields, Store
 from ipot.device import choose
-from ipot.errors import UnknownName
-from ipot.problems.base import SPLITS
-from ipot.recipes.experiment import Experiment, experiment, load_data
+from ipot.errors import DataError, UnknownName, Unsupported
+from ipot.problems.base import SPLITS, GridProblem, Problem
+from ipot.recipes.experiment import Experiment, experiment
 
 
 @dataclass(kw_only=True)
@@ -21,15 +22,25 @@ class Generate:
     usage: ipot generate PROBLEM [flags], for instance
 
         ipot generate darcy --count.train 100 --resolution 141
+        ipot generate darcy --small
+        ipot generate darcy --format original --out files
 
     Data are kept under a hash of their recipe; asking for more samples, or running again after a
-    crash, continues where it left off. Sample 17 is the same sample on any device.
+    crash, continues where it left off. Sample 17 is the same sample on any device. The format
+    `original` writes them once more as files in the published layout, which
+    `ipot train PROBLEM --problem.files DIR` reads as it reads the published ones.
     """
 
     splits: tuple[str, ...] = SPLITS
     """Which splits to generate."""
+    small: bool = False
+    """Sizes for a first look: a small problem and few samples, which other flags may change."""
     resolution: int | None = None
     """Points a side to store; the problem's own resolution unless said."""
+    format: Literal["store", "original"] = "store"
+    """store: in the data folder alone; original: as files in the published layout, too."""
+    out: Folder = None
+    """Where the files of the format `original` go."""
     data: Folder = None
     """Data folder; $IPOT_DATA or the user's cache unless said."""
     device: str = "auto"
@@ -41,34 +52,93 @@ class Generate:
 def main(arguments: list[str]) -> None:
     """Run the command."""
     names, rest = split_names(arguments, ["problem"], "generate", Generate.__doc__)
-    base = experiment(names["problem"])
+    base = small_if_asked(experiment(names["problem"]), rest)
     command = f"generate {names['problem']}"
     settings, flags = parse_with_settings(base, Generate, rest, command, parts=("problem", "data"))
-    unknown = set(flags.splits) - set(SPLITS)
-    if unknown or not flags.splits:
-        raise UnknownName(f"unknown splits {sorted(unknown)}. Known: {', '.join(SPLITS)}")
-    rows = [_fill(settings, split, flags) for split in flags.splits]
+    _check(settings.problem, flags)
+    made = {split: _fill(settings, split, flags) for split in flags.splits}
+    rows = [row for row, _ in made.values()]
+    written: list[Path] = []
+    if flags.format == "original":
+        splits = {split: fields for split, (_, fields) in made.items()}
+        written = settings.problem.write(splits, flags.out)
     if flags.json:
-        emit(rows)
+        emit({"splits": rows, "files": [str(path) for path in written]} if written else rows)
         return
     for row in rows:
         size = f"{row['samples']:6d} samples  {row['megabytes']:9.1f} MB"
         print(f"{row['split']:>10}  {size}  {row['folder']}")
+        if quality := row["quality"]:
+            numbers = f"median {quality['median']:.2e}, worst {quality['worst']:.2e}"
+            print(f"{'':>10}  {quality['name']}: {numbers}")
+    for path in written:
+        print(f"{'file':>10}  {path.stat().st_size / 1e6:9.1f} MB  {path}")
 
 
-def _fill(settings: Experiment, split: str, flags: Any) -> dict[str, Any]:
-    """One split, and where it lies."""
+def whole(problem: Problem, asked: int | None) -> int | None:
+    """The resolution that the published layout is written at.
+
+    The nodes of a closed grid are those of all its cells: thinned, they would no longer say where
+    they are. A periodic one can be written at any.
+    """
+    if asked is None and isinstance(problem, GridProblem) and not problem.periodic:
+        return problem.nodes
+    return problem.storage(asked, None)
+
+
+def _check(problem: Problem, flags: Any) -> None:
+    """Refuse before the work what cannot be done after it."""
+    unknown = set(flags.splits) - set(SPLITS)
+    if unknown or not flags.splits:
+        raise UnknownName(f"unknown splits {sorted(unknown)}. Known: {', '.join(SPLITS)}")
+    if not problem.generated:
+        raise Unsupported(
+            f"{problem.name} is measured: there is nothing to generate. "
+            f"`ipot train {problem.name}` reads its data."
+        )
+    if problem.files is not None:
+        raise Unsupported("--problem.files is for reading: leave it out to generate the data")
+    original = flags.format == "original"
+    if original and not problem.published:
+        raise Unsupported(f"{problem.name} has no published layout to write: leave --format out")
+    if original != (flags.out is not None):
+        raise Unsupported("--format original and --out DIR go together: give both or neither")
+
+
+def _fill(settings: Experiment, split: str, flags: Any) -> tuple[dict[str, Any], Fields]:
+    """One split, where it lies and how well it converged."""
     problem, count, store = settings.problem, getattr(settings.data, split), Store(flags.data)
-    stored = problem.storage(flags.resolution, None)
-    recipe = problem.recipe(split, settings.data.seed, stored)
-    load_data(
-        settings,
-        split,
-        store=store,
-        device=choose(flags.device),
-        report=Generation(store),
-        resolution=flags.resolution,
+    if count < 1:
+        raise DataError(f"the {split} split needs at least one sample, got {count}")
+    seed, device, report = settings.data.seed, choose(flags.device), Generation(store)
+    original, asked = flags.format == "original", flags.resolution
+    stored = whole(problem, asked) if original else problem.storage(asked, None)
+    recipe = problem.recipe(split, seed, stored)
+    fields = store.fetch(
+        recipe,
+        count,
+        lambda indices: problem.generate(
+            split, indices, seed=seed, device=device, resolution=stored
+        ),
+        piece=problem.piece,
+        bytes_each=problem.bytes_each(stored),
+        report=lambda *progress: report(split, *progress),
     )
     folder = store.folder(recipe)
-    size = sum(file.stat().st_size for file in folder.iterdir())
-    return {"split": split, "samples": count, "folder": str(folder), "megabytes": size / 1e6}
+    row = {
+        "split": split,
+        "samples": count,
+        "folder": str(folder),
+        "megabytes": sum(file.stat().st_size for file in folder.iterdir()) / 1e6,
+        "quality": _quality(problem, fields),
+    }
+    return row, fields
+
+
+def _quality(problem: Problem, fields: Fields) -> dict[str, Any] | None:
+    """Median and worst of the field that records convergence, where there is one."""
+    if not problem.quality:
+        return None
+    found = fields[problem.quality].double()
+    median, worst = float(found.quantile(0.5)), float(found.max())
+    return {"name": problem.quality, "median": median, "worst": worst}

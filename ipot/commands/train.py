@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from ipot.commands.common import Folder, Generation, emit, parse, say, show
+from ipot.commands.common import Folder, Generation, emit, parse, say, show, small_if_asked
 from ipot.commands.settings import flag_value, parse_with_settings, split_names
 from ipot.config import Run
 from ipot.data.store import Store
@@ -29,6 +29,7 @@ class Train:
         ipot train darcy --preset paper --out runs/paper
         ipot train navier_stokes --problem.viscosity 1e-4 --model.latents 512 --training.epochs 50
         ipot train darcy --seeds 0 1 2 --out runs/spread
+        ipot train darcy --problem.files published --out runs/published
         ipot train --resume runs/darcy
 
     MODEL is ipot unless said. The data are generated first where they are not there yet. Ctrl-C
@@ -40,6 +41,8 @@ class Train:
     """Run folder; runs/PROBLEM-MODEL-PRESET unless said."""
     preset: str = "default"
     """default: our own settings; paper: the paper's tables."""
+    small: bool = False
+    """Sizes for a first look: a small problem and few samples, which other flags may change."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Continue this run; beside it only --data, --device, --quiet and --json."""
     start_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
@@ -66,6 +69,7 @@ def main(arguments: list[str]) -> int:
         base = experiment(
             names["problem"], names.get("model", "ipot"), flag_value(rest, "--preset", "default")
         )
+        base = small_if_asked(base, rest)
         settings, flags = parse_with_settings(
             base, Train, rest, "train " + " ".join(names.values())
         )

@@ -44,6 +44,8 @@ class Problem(ABC):
     """Names of the published files, as `read` looks for them and `write` writes them."""
     quality: ClassVar[str] = ""
     """The field that records how well each sample converged, where the solver is not direct."""
+    views: ClassVar[tuple[str, ...]] = ()
+    """Settings that only change how the data are seen: they are stored once for all of these."""
     reduced: ClassVar[Mapping[str, Any]] = {}
     """Settings of a small version: seconds on a CPU, for a first look and for tests."""
 
@@ -96,10 +98,22 @@ class Problem(ABC):
         """The same problem with another horizon."""
         raise Unsupported(f"{self.name} is steady: it has no steps to take, so leave {steps} out")
 
+    def references(self, data: Dataset, split: str) -> dict[str, Tensor]:
+        """Forecasts (S, T, M, K) by name, in the terms of the targets, to hold a model against.
+
+        `data` are samples of the split from its first one on, perhaps with inputs left out. Here:
+        persistence, where past frames of the outputs are among the inputs and seen at all queries.
+        """
+        history, outputs = self.spec.history, len(self.spec.outputs)
+        if not history or not isinstance(data, Stacked) or not same_points(data):
+            return {}
+        last = data.data.values[..., (history - 1) * outputs : history * outputs]
+        return {"persistence": last.unsqueeze(1).expand(-1, len(data.data.times), -1, -1)}
+
     def recipe(self, split: str, seed: int, resolution: int | None) -> dict[str, Any]:
         """All that the stored arrays depend on; what is merely seen of them is no part of it."""
         settings = asdict(self)
-        for seen in ("resolution", "files"):
+        for seen in ("resolution", "files", *self.views):
             settings.pop(seen, None)
         return {
             "problem": self.name,
@@ -142,6 +156,14 @@ class Problem(ABC):
             report=report,
         )
         return self.dataset(fields, resolution, query_resolution)
+
+
+def same_points(data: Dataset) -> bool:
+    """Whether every query of every sample is the input point of the same row."""
+    if not isinstance(data, Stacked):
+        return False
+    points, queries = data.data.points, data.data.queries
+    return points.shape == queries.shape and torch.equal(points, queries)
 
 
 @dataclass(frozen=True, kw_only=True)

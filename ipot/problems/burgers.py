@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
 
+from ipot.data import published, readers
 from ipot.data.dataset import Stacked
 from ipot.data.store import Fields
 from ipot.errors import DataError
@@ -27,6 +29,7 @@ from ipot.spec import Need, Spec
 # k^-2 only and needs them; the other is far below rounding there.
 MODES = 512
 CONVENTIONS = {"file": (625.0, 4.0), "paper": (25.0, 2.0)}
+FILE = "burgers_data_R10.mat"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,7 @@ class Burgers(GridProblem):
     periodic: ClassVar[bool] = True
     spans: ClassVar[tuple[int, ...]] = (1,)
     piece: ClassVar[int] = 200
+    published: ClassVar[tuple[str, ...]] = (FILE,)
 
     size: int = 1024
     """Points that the equation is solved on."""
@@ -54,6 +58,14 @@ class Burgers(GridProblem):
     def __post_init__(self) -> None:
         if not self.viscosity > 0:
             raise DataError(f"viscosity must be positive, got {self.viscosity}")
+
+    @property
+    def nodes(self) -> int:
+        """Points of the solver's grid, or of the published file's where that is read."""
+        if self.files is None:
+            return self.size
+        path = readers.require(Path(self.files) / FILE)
+        return published.shape(path, "a", (None, None))[1]
 
     @property
     def spec(self) -> Spec:
@@ -96,6 +108,24 @@ class Burgers(GridProblem):
             resolution,
             query_resolution,
         )
+
+    def read(self, split: str, count: int, files: Path | None) -> Fields:
+        """Rows a(n, x) and u(n, x) at x = i / size: the first 1000 train, the last 100 test."""
+        path = readers.require(published.folder(files, self.name) / FILE)
+        total, nodes = published.shape(path, "a", (None, None))
+        arrays = {"a": (None, nodes), "u": (None, nodes)}
+        habit = published.first_and_last(total, self.sizes)
+        found = published.read(path, split, count, arrays, habit)
+        return {
+            "initial": torch.from_numpy(found["a"]).float(),
+            "final": torch.from_numpy(found["u"]).float(),
+        }
+
+    def write(self, splits: Mapping[str, Fields], folder: Path) -> list[Path]:
+        """One file with training, validation and test rows, in this order."""
+        fields, marks = published.join(splits, ("train", "validation", "test"))
+        arrays = {"a": fields["initial"].numpy(), "u": fields["final"].numpy()}
+        return [readers.write_mat(folder / FILE, arrays | marks)]
 
     def bytes_each(self, resolution: int | None) -> int:
         """Two lines of float32."""

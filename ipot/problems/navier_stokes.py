@@ -11,12 +11,16 @@ Li et al., "Fourier neural operator for parametric PDEs", 2021.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 
+from ipot.data import published, readers
 from ipot.data.dataset import Stacked
 from ipot.data.store import Fields
 from ipot.errors import DataError
@@ -26,6 +30,14 @@ from ipot.spec import Need, Spec
 
 HISTORY = 10
 SIGMA = {"file": 7.0**1.5, "paper": 7.0**0.75}
+# The file of each viscosity, and MATLAB's version that it is stored in.
+FILES: dict[float, tuple[str, Literal["5", "7.3"]]] = {
+    1e-3: ("V1e-3_N5000_T50.mat", "7.3"),
+    1e-4: ("V1e-4_N10000_T30.mat", "7.3"),
+    1e-5: ("V1e-5_N1200_T20.mat", "5"),
+}
+# Copies go by either name.
+SPELLINGS = ("NavierStokes_", "ns_")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +51,7 @@ class NavierStokes(GridProblem):
     reduced: ClassVar[Mapping[str, Any]] = {"size": 32, "resolution": 16, "steps": 10}
     periodic: ClassVar[bool] = True
     piece: ClassVar[int] = 100
+    published: ClassVar[tuple[str, ...]] = tuple(SPELLINGS[0] + f for f, _ in FILES.values())
 
     viscosity: float = 1e-3
     """ν; the paper's are 1e-3, 1e-4 and 1e-5."""
@@ -58,9 +71,16 @@ class NavierStokes(GridProblem):
             raise DataError("steps and size must not be negative; 0 chooses by the viscosity")
 
     @property
-    def nodes(self) -> int:
-        """Enough for the smallest eddies of the viscosity."""
+    def solved(self) -> int:
+        """Points a side that the equation is solved on: enough for the smallest eddies."""
         return self.size or (256 if self.viscosity < 9.9e-5 else 128)
+
+    @property
+    def nodes(self) -> int:
+        """Points a side of the solver's grid, or of the published file's where that is read."""
+        if self.files is None:
+            return self.solved
+        return published.shape(self._path(Path(self.files)), "u", (None,) * 4)[1]
 
     @property
     def horizon(self) -> int:
@@ -95,11 +115,11 @@ class NavierStokes(GridProblem):
             indices=indices,
         )
         initial = random_fields.periodic_square(
-            noise.to(device), self.nodes, alpha=2.5, tau=7.0, sigma=SIGMA[self.convention]
+            noise.to(device), self.solved, alpha=2.5, tau=7.0, sigma=SIGMA[self.convention]
         )
         times = [float(t) for t in range(1, HISTORY + self.horizon + 1)]
         frames = navier_stokes.solve(initial.float(), viscosity=self.viscosity, times=times)
-        return {"vorticity": self.thin(frames, resolution or self.nodes).float()}
+        return {"vorticity": self.thin(frames, resolution or self.solved).float()}
 
     def dataset(
         self, fields: Fields, resolution: int | None, query_resolution: int | None
@@ -114,15 +134,54 @@ class NavierStokes(GridProblem):
             times=tuple(float(t) for t in range(1, self.horizon + 1)),
         )
 
+    def read(self, split: str, count: int, files: Path | None) -> Fields:
+        """Rows u(n, x, y, t) from t = 1 on: the first 1000 train, the last 100 test."""
+        path = self._path(published.folder(files, self.name))
+        total, side, _, frames = published.shape(path, "u", (None,) * 4)
+        if frames < HISTORY + self.horizon:
+            raise DataError(
+                f"{path} has {frames} frames, {HISTORY} past ones and {self.horizon} to predict "
+                f"were asked for. Ask for at most --problem.steps {frames - HISTORY}."
+            )
+        habit = published.first_and_last(total, self.sizes)
+        arrays = {"u": (None, side, side, frames)}
+        found = published.read(path, split, count, arrays, habit)["u"]
+        frames = np.ascontiguousarray(found[..., : HISTORY + self.horizon].transpose(0, 3, 1, 2))
+        return {"vorticity": torch.from_numpy(frames).float()}
+
+    def write(self, splits: Mapping[str, Fields], folder: Path) -> list[Path]:
+        """One file with training, validation and test rows, in this order, and the times."""
+        name, version = self._file()
+        fields, marks = published.join(splits, ("train", "validation", "test"))
+        frames = fields["vorticity"].permute(0, 2, 3, 1).numpy()
+        arrays = {"u": frames, "t": np.arange(1.0, frames.shape[-1] + 1)}
+        return [readers.write_mat(folder / (SPELLINGS[0] + name), arrays | marks, version)]
+
+    def _file(self) -> tuple[str, Literal["5", "7.3"]]:
+        """The published file of the viscosity."""
+        for viscosity, file in FILES.items():
+            if math.isclose(self.viscosity, viscosity):
+                return file
+        known = ", ".join(f"{viscosity:g}" for viscosity in FILES)
+        raise DataError(
+            f"there is no published file for a viscosity of {self.viscosity:g}. Choose "
+            f"--problem.viscosity among {known}, or leave --problem.files out to generate the data."
+        )
+
+    def _path(self, folder: Path) -> Path:
+        """Where the published file is, under either of its names."""
+        first, second = (spelling + self._file()[0] for spelling in SPELLINGS)
+        return readers.require(folder / first, second)
+
     def recipe(self, split: str, seed: int, resolution: int | None) -> dict[str, Any]:
         """With the numbers that the zeros stand for, so that equal data have one name."""
         recipe = super().recipe(split, seed, resolution)
-        recipe["settings"] |= {"size": self.nodes, "steps": self.horizon}
+        recipe["settings"] |= {"size": self.solved, "steps": self.horizon}
         return recipe
 
     def bytes_each(self, resolution: int | None) -> int:
         """All frames in float32."""
-        return 4 * (HISTORY + self.horizon) * (resolution or self.nodes) ** 2
+        return 4 * (HISTORY + self.horizon) * (resolution or self.solved) ** 2
 
     def with_steps(self, steps: int) -> NavierStokes:
         """The same flow followed for longer or shorter."""

@@ -32,6 +32,19 @@ def grid(problem) -> GridProblem:
     return problem
 
 
+def changed(problem, name):
+    """The problem with another value of a setting, where one can be thought of."""
+    value = getattr(problem, name)
+    choices = typing.get_args(typing.get_type_hints(type(problem))[name])
+    if isinstance(value, bool):
+        other = not value
+    elif isinstance(value, str):
+        other = next((c for c in choices if c != value), value)
+    else:
+        other = value if value is None else value * 2
+    return dataclasses.replace(problem, **{name: other})
+
+
 def test_the_spec_agrees_with_the_samples(problem, tmp_path):
     spec, data = problem.spec, load(problem, tmp_path)
     assert len(data) == 2
@@ -163,17 +176,19 @@ def test_the_recipe_holds_what_the_data_depend_on(problem):
     keys.add(fingerprint(problem.recipe("train", 0, 16)))
     assert len(keys) == 4
     for field in dataclasses.fields(problem):
-        if field.name in ("resolution", "files"):
+        if field.name in ("resolution", "files", *problem.views):
             continue
-        value = getattr(problem, field.name)
-        changed = not value if isinstance(value, bool) else value * 2
-        if isinstance(value, str):
-            choices = typing.get_args(typing.get_type_hints(type(problem))[field.name])
-            changed = next((c for c in choices if c != value), value)
-        if changed == value:
+        other = changed(problem, field.name)
+        if other == problem:
             continue
-        other = dataclasses.replace(problem, **{field.name: changed})
         assert fingerprint(other.recipe("train", 0, 8)) not in keys, field.name
+
+
+def test_views_are_no_part_of_the_recipe(problem):
+    for name in problem.views:
+        other = changed(problem, name)
+        assert other != problem
+        assert other.recipe("train", 0, 8) == problem.recipe("train", 0, 8)
 
 
 def test_the_recipe_leaves_out_what_is_merely_seen(problem):

@@ -1,0 +1,192 @@
+"""Published files as arrays: MATLAB's .mat in both of its formats, and NumPy's .npy.
+
+An array of a .mat file has its axes in MATLAB's order, whatever the format: u(n, x, y, t) has the
+shape (N, X, Y, T). Every refusal is a `DataError` that names the file, what was expected and what
+came.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ipot import files
+from ipot.data import matlab
+from ipot.errors import DataError
+
+LARGE = 2**26
+"""Bytes from which an .npy file is mapped into memory and not read."""
+
+# What the libraries raise on damaged files: none of them has one error of its own.
+BROKEN = (
+    *(OSError, EOFError, ValueError, TypeError, KeyError, IndexError, OverflowError),
+    *(NotImplementedError, RuntimeError, struct.error, zlib.error),
+)
+
+
+def require(path: Path, *others: str) -> Path:
+    """The file, or one in its folder with another of the names it is known by."""
+    for candidate in (path, *(path.parent / name for name in others)):
+        if candidate.is_file():
+            return candidate
+    if not path.parent.is_dir():
+        raise DataError(
+            f"the folder {path.parent}, where {path.name} should be, is not there. "
+            "Give the folder that holds the published files with --problem.files."
+        )
+    found = sorted(p.name for p in path.parent.iterdir())
+    there = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
+    names = " or ".join((path.name, *others))
+    raise DataError(
+        f"{path.parent} has no file {names}; it holds {there or 'nothing'}. "
+        "Give the folder that holds it with --problem.files, or put it there."
+    )
+
+
+def mat_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The arrays of a .mat file and their shapes, without reading them."""
+    path = require(path)
+    try:
+        return matlab.shapes(path)
+    except _broken() as error:
+        raise _damaged(path, error) from error
+
+
+def read_mat(path: Path, names: Sequence[str], rows: slice | None = None) -> dict[str, np.ndarray]:
+    """The named arrays of a .mat file, or some rows of their first axis."""
+    path, there = require(path), mat_shapes(path)
+    for name in names:
+        expect_array(path, name, there)
+    try:
+        arrays = matlab.load(path, names, rows)
+    except _broken() as error:
+        raise _damaged(path, error) from error
+    return {name: _numbers(path, name, array) for name, array in arrays.items()}
+
+
+def write_mat(
+    path: Path, arrays: Mapping[str, np.ndarray], version: Literal["5", "7.3"] = "5"
+) -> Path:
+    """Arrays as a .mat file, whole or not at all."""
+    arrays = {name: np.atleast_2d(array) for name, array in arrays.items()}
+    large = [name for name, array in arrays.items() if array.nbytes >= 2**31]
+    if version == "5" and large:
+        raise DataError(
+            f"cannot write {path}: {', '.join(large)} takes 2 GiB or more, which MATLAB's format "
+            'of version 5 cannot hold. Write fewer samples, or version "7.3".'
+        )
+    try:
+        with files.atomic(path) as temporary:
+            matlab.save(temporary, arrays, version)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return path
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The array of an .npy file; a large one is mapped, so that only what is used is read."""
+    path = require(path)
+    large = path.stat().st_size >= LARGE
+    try:
+        # Copy on write: torch warns of tensors over memory that cannot be written to.
+        array = np.load(path, mmap_mode="c" if large else None, allow_pickle=False)
+    except BROKEN as error:
+        raise _damaged(path, error) from error
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise DataError(f"{path} is an archive of arrays (.npz): one array (.npy) was expected")
+    return _numbers(path, "the array", array)
+
+
+def write_npy(path: Path, array: np.ndarray) -> Path:
+    """An array as an .npy file, whole or not at all."""
+    try:
+        with files.atomic(path) as temporary, temporary.open("wb") as file:
+            np.save(file, array, allow_pickle=False)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return path
+
+
+def expect(
+    path: Path, name: str, array: np.ndarray, shape: Sequence[int | None], finite: bool = True
+) -> np.ndarray:
+    """The array, where it has the shape (None fits any size) and holds finite numbers."""
+    expect_shape(path, name, array.shape, shape)
+    if finite:
+        expect_finite(path, name, array)
+    return array
+
+
+def expect_array(path: Path, name: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape of an array that a file must have."""
+    if name not in shapes:
+        found = ", ".join(f"{other} {shape}" for other, shape in shapes.items())
+        raise DataError(
+            f"{path} has no array {name}; it holds {found or 'no arrays'}. "
+            "It must be the published file of that name, or one written in its layout."
+        )
+    return shapes[name]
+
+
+def expect_shape(
+    path: Path, name: str, found: Sequence[int], shape: Sequence[int | None]
+) -> tuple[int, ...]:
+    """The shape found, where it is the one expected; None fits any size."""
+    sizes = zip(found, shape, strict=False)
+    if len(found) != len(shape) or any(e is not None and f != e for f, e in sizes):
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise DataError(
+            f"{name} of {path} must have the shape ({wanted}), got {tuple(found)}. "
+            "It must be the published file of that name, or one written in its layout."
+        )
+    return tuple(found)
+
+
+def expect_finite(path: Path, name: str, array: np.ndarray) -> None:
+    """Refuse NaN and infinity, and say where the first of them stands."""
+    if not np.issubdtype(array.dtype, np.inexact) or not array.size:
+        return
+    # Pieces as they lie in memory: arrays of MATLAB vary fastest along their first axis.
+    pieces = np.moveaxis(array, int(np.argmax(array.strides)), 0)
+    step = max(1, LARGE // pieces[0].nbytes)
+    for start in range(0, len(pieces), step):
+        if not np.isfinite(pieces[start : start + step]).all():
+            place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+            raise DataError(
+                f"{name} of {path} holds a value that is not finite (NaN or infinity) at index "
+                f"{place} of shape {array.shape}. The file is damaged: fetch or write it again."
+            )
+
+
+def _numbers(path: Path, name: str, array: Any) -> np.ndarray:
+    """The array in the machine's byte order, where it holds real numbers."""
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+        kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+        raise DataError(f"{name} of {path} must be an array of real numbers, got {kind}")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _broken() -> tuple[type[Exception], ...]:
+    from scipy.io.matlab import MatReadError
+
+    return (*BROKEN, MatReadError)
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    size = f"{path.stat().st_size} bytes"
+    return DataError(
+        f"{path} ({size}) cannot be read: {error}. It is damaged, cut short or of another kind "
+        "than its name says: fetch or write it again."
+    )
+
+
+def _unwritable(path: Path, error: OSError) -> DataError:
+    return DataError(
+        f"cannot write {path}: {error.strerror or error}. Make room or choose another folder."
+    )
