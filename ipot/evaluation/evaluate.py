@@ -8,20 +8,22 @@ from typing import Any
 import torch
 
 from ipot.data.dataset import Dataset
-from ipot.evaluation.metrics import relative_l2
+from ipot.evaluation.metrics import relative_l2, squared_error
 from ipot.evaluation.predict import predictions
 from ipot.models.base import Operator
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """Relative L2 errors over a data set."""
+    """Errors over a data set: relative L2, and root mean squares in the units of the field."""
 
     relative_l2: float
     """The paper's number: the mean over samples of one norm over times, queries and channels."""
     per_sample: list[float] = field(repr=False)
     per_time: list[float]
     per_channel: list[float]
+    rmse_per_time: list[float]
+    """Over all samples, queries and channels, weighted where the samples carry weights."""
     weighted_relative_l2: float | None = None
     """With quadrature or area weights, where the samples carry them."""
 
@@ -46,18 +48,23 @@ def evaluate(
 def score(pairs) -> Scores:
     """Scores from (prediction, targets, mask, weights), batch by batch, in float64."""
     sample, time, channel, weighted = [], [], [], []
+    squares, count = 0.0, 0.0
     for prediction, target, mask, weights in pairs:
         p, t = prediction.double(), target.double()
         sample.append(relative_l2(p, t, mask=mask))
         time.append(relative_l2(p, t, mask=mask, over=(2, 3)))
         channel.append(relative_l2(p, t, mask=mask, over=(1, 2)))
-        if weights is not None:
-            weighted.append(relative_l2(p, t, mask=mask, weights=weights.double()))
+        w = None if weights is None else weights.double()
+        if w is not None:
+            weighted.append(relative_l2(p, t, mask=mask, weights=w))
+        error, rows = squared_error(p, t, mask=mask, weights=w)
+        squares, count = squares + error, count + rows
     errors = torch.cat(sample)
     return Scores(
         relative_l2=errors.mean().item(),
         per_sample=errors.tolist(),
         per_time=torch.cat(time).mean(0).tolist(),
         per_channel=torch.cat(channel).mean(0).tolist(),
+        rmse_per_time=torch.as_tensor(squares / count).sqrt().tolist(),
         weighted_relative_l2=torch.cat(weighted).mean().item() if weighted else None,
     )

@@ -45,6 +45,9 @@ TABLE = {
     "era5": Row(7, 1, (64, 64), (64, 128), 512, 128, 1, 8, 4, 10, 5000, 500),
 }
 
+# Problems that take another's column: same samples, other data.
+STAND_INS = {"era5_synthetic": "era5"}
+
 # Where the paper gives a model another view of a problem than its default.
 PROBLEM: dict[str, dict[str, Any]] = {
     "elasticity": {"polar": "corner"},
@@ -54,6 +57,7 @@ PROBLEM: dict[str, dict[str, Any]] = {
 
 def row(problem: str) -> Row:
     """The column of a problem."""
+    problem = STAND_INS.get(problem, problem)
     if problem not in TABLE:
         raise UnknownName(
             f"the paper has no problem {problem!r}, so there is no preset `paper` for it. It has "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import DataError
 from ipot.evaluation.evaluate import Scores, evaluate, score
+from ipot.evaluation.references import score_references
 from ipot.models.base import Operator
+from ipot.problems.base import Problem
 from ipot.recipes.experiment import Experiment, SplitReport, load_data, restore
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
@@ -63,6 +65,8 @@ class Answer:
     outputs: tuple[str, ...]
     mean_field: float | None
     """What the average training field scores where the queries allow it."""
+    references: dict[str, Scores] = field(default_factory=dict)
+    """What simple forecasts score, where the problem knows any and the inputs allow it."""
 
     @property
     def median(self) -> float:
@@ -75,6 +79,7 @@ class Answer:
             **self.scores.as_dict(),
             "median": self.median,
             "mean_field": self.mean_field,
+            "references": {name: s.as_dict() for name, s in self.references.items()},
             "points": self.points,
             "queries": self.queries,
             "samples": len(self.scores.per_sample),
@@ -124,7 +129,17 @@ def answer(
         queries=first.queries.shape[-2],
         outputs=settings.problem.spec.outputs,
         mean_field=None if guess is None else guess_error(guess, data),
+        references=score_references(
+            asked_problem(settings, question).references(data, "test"), data, batch=batch
+        ),
     )
+
+
+def asked_problem(settings: Experiment, question: Question) -> Problem:
+    """The problem with the horizon that a question asks for."""
+    if question.steps is None:
+        return settings.problem
+    return settings.problem.with_steps(question.steps)
 
 
 def seen_test_data(
@@ -140,8 +155,7 @@ def seen_test_data(
         if question.samples < 1:
             raise DataError(f"at least one test sample is needed, got {question.samples}")
         settings = replace(settings, data=replace(settings.data, test=question.samples))
-    if question.steps is not None:
-        settings = replace(settings, problem=settings.problem.with_steps(question.steps))
+    settings = replace(settings, problem=asked_problem(settings, question))
     data = load_data(
         settings,
         "test",

@@ -11,7 +11,9 @@ from ipot.config import Run
 from ipot.data.store import Store
 from ipot.errors import Diverged, IpotError, RunError, UnknownName, Unsupported
 from ipot.evaluation.evaluate import evaluate
+from ipot.models.base import parameter_count
 from ipot.problems.base import Problem
+from ipot.recipes import paper
 from ipot.recipes.experiment import PRESETS, build, build_model, experiment, load_data, restore
 from ipot.recipes.experiment import resume as resume_run
 from ipot.recipes.experiment import run as run_experiment
@@ -183,9 +185,32 @@ def test_settings_that_do_not_fit_are_said_in_words():
 @pytest.mark.parametrize("problem", registry.names("problems"))
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_build_for_every_problem(problem, preset):
+    if preset == "paper" and problem not in paper.TABLE | paper.STAND_INS:
+        with pytest.raises(UnknownName, match=f"the paper has no problem '{problem}'"):
+            experiment(problem, preset=preset)
+        return
     settings = experiment(problem, preset=preset)
     assert build(settings).spec == settings.problem.spec
     assert settings.normalize == (preset == "default")
+
+
+@pytest.mark.parametrize(
+    ("problem", "parameters"),
+    [
+        ("burgers", 439_444),
+        ("darcy", 150_232),
+        ("navier_stokes", 473_258),
+        ("airfoil", 123_354),
+        ("elasticity", 167_008),
+        ("plasticity", 129_174),
+        ("shallow_water", 510_616),
+        ("era5", 513_636),
+        ("era5_synthetic", 513_636),
+    ],
+)
+def test_the_papers_model_has_its_size_on_the_real_problem(problem, parameters):
+    """The spec of the table and that of the problem agree in all that a model is sized from."""
+    assert parameter_count(build(experiment(problem, preset="paper"))) == parameters
 
 
 def test_names_that_are_unknown():
