@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ipot.data.weather import Weather
+
 xr = pytest.importorskip("xarray", reason="the extra `weather` is not installed")
 
 ROWS = 18  # ten degrees
@@ -93,3 +95,10 @@ def write_grib(path, days=20, rows=ROWS, *, short_name="2t", hours=(0,), start="
                 eccodes.codes_write(message, file)
                 eccodes.codes_release(message)
     return path
+
+
+def read_all(path):
+    """All frames of a file at ten degrees, checked as they are read."""
+    weather = Weather.open(path)
+    lines = 90 - 10.0 * np.arange(18), 10.0 * np.arange(36)
+    return weather.frames(weather.schedule(0, 24), *lines)
