@@ -25,8 +25,8 @@ class Spec:
     """What a model must know of a problem before it sees a sample.
 
     `history` past frames of every output lead the input channels, oldest first; the channels behind
-    them are static. `dt` is the time that one step of a processor advances. A steady problem has
-    one step and `dt` 1.
+    them are static. On a `sphere` points are unit vectors. `dt` is the time that one step of a
+    processor advances. A steady problem has one step and `dt` 1.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Spec:
     outputs: tuple[str, ...]
     domain: Bounds
     periods: tuple[float | None, ...] = ()
+    sphere: bool = False
     query_domain: Bounds = ()
     query_periods: tuple[float | None, ...] = ()
     parameters: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ipot.errors import Unsupported
+from ipot.models._local import start_local
 from ipot.models.base import Latent, LatentOperator
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.fourier import FourierFeatures
@@ -47,9 +48,9 @@ class Config:
     """Heads of encoder and decoder."""
     cross_head_width: int | None = None
     """Channels of a head in encoder and decoder; None divides the width among the heads."""
-    cross_gain: float = 1.0
-    """Factor on the initial query and key projections of encoder and decoder. At 1 they attend
-    almost uniformly at first, which tells nothing of a field without a mean: then take 3."""
+    cross_gain: float = 2.0
+    """Factor on the initial query and key projections of encoder and decoder: the larger, the
+    fewer points they attend to at first. At 1 they attend to almost all alike."""
     bins: tuple[int, ...] = (16,)
     """Frequencies of the position features, for each dimension or one number for all."""
     max_frequency: tuple[float, ...] = (32.0,)
@@ -68,6 +69,8 @@ class Config:
     """full: residual at full width, then a head; narrow: straight to the output channels."""
     inducing: bool = True
     """False leaves the inducing points out: inputs attend to inputs, at quadratic cost."""
+    local: bool = True
+    """Start with attention to what is near, instead of to everything alike; needs lifted."""
     output_scale: float = 1.0
     """A fixed factor on the output."""
 
@@ -78,6 +81,8 @@ class Config:
                 raise Unsupported(f"model.{name} must be positive, got {getattr(self, name)}")
         if self.cross_head_width is not None and self.cross_head_width < 1:
             raise Unsupported(f"model.cross_head_width must be positive: {self.cross_head_width}")
+        if self.local and not self.lifted:
+            raise Unsupported("model.local starts from lifted inputs: set model.local to False")
         if not self.bins or min(self.bins) < 1:
             raise Unsupported(f"model.bins must be positive, got {self.bins}")
         if not self.max_frequency or not min(self.max_frequency) >= 2:
@@ -212,6 +217,8 @@ class IPOT(LatentOperator):
             for _ in range(1 if config.tied else config.blocks)
         )
         self.decoder = Decoder(config, spec)
+        if config.local:
+            start_local(self, spec)
 
     def encode(self, batch: Batch) -> Latent:
         """Inducing points attend to the inputs."""

@@ -100,6 +100,7 @@ class ShallowWater(GaussGrid):
             inputs=("height", "vorticity"),
             outputs=("height", "vorticity"),
             domain=((-1.0, 1.0),) * 3,
+            sphere=True,
             steps=self.steps,
             history=1,
             symmetries=("sphere",),

@@ -80,6 +80,7 @@ class Sst(Problem):
             parameters=("cos(season)", "sin(season)"),
             units=("K",),
             domain=((-1.0, 1.0),) * 3,
+            sphere=True,
             steps=self.steps,
             history=0 if self.target == "departure" else self.history,
             provides=frozenset({Need.SAME_POINTS, Need.FIXED_POINTS}),

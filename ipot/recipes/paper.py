@@ -76,6 +76,7 @@ def model(problem: str) -> Config:
         heads=r.heads,
         cross_heads=r.cross_heads,
         cross_head_width=64,
+        cross_gain=1.0,
         bins=r.bins,
         max_frequency=tuple(map(float, r.highest)),
         coordinates="raw",
@@ -84,6 +85,7 @@ def model(problem: str) -> Config:
         tied=True,
         lifted=False,
         decoder="narrow",
+        local=False,
         output_scale=0.1,
     )
 

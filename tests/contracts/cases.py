@@ -39,6 +39,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "coordinates": "raw",
             "tied": True,
             "lifted": False,
+            "local": False,
             "decoder": "narrow",
             "cross_head_width": 4,
             "encoder_feed_forward": 4,
@@ -48,6 +49,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "dense-unlifted": {
             "inducing": False,
             "lifted": False,
+            "local": False,
             "decoder": "narrow",
             "cross_head_width": 4,
         },

@@ -128,7 +128,7 @@ def test_a_shared_mesh_is_embedded_once(monkeypatch, make_sample):
     [
         ({"bins": (3, 3, 3)}, r"bins \(3, 3, 3\).*2 numbers, or one for all"),
         ({"max_frequency": (3.0,) * 3}, "2 numbers, or one for all"),
-        ({"lifted": False}, "needs lifted"),
+        ({"lifted": False, "local": False}, "needs lifted"),
         ({"heads": 3}, "width of 8 does not divide among 3 heads"),
     ],
 )
