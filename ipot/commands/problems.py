@@ -189,6 +189,7 @@ def _draw(found: dict[str, Problem], flags: Problems) -> None:
     assert flags.gallery is not None
     store, device, written = Store(flags.data), choose(flags.device), []
     for name, problem in found.items():
+        problem = dataclasses.replace(problem, **problem.shown)
         report = partial(Generation(store), "test")
         # Measured windows follow each other: take some from all over the split.
         count = SAMPLES if problem.generated else problem.sizes["test"]

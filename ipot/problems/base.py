@@ -46,6 +46,8 @@ class Problem(ABC):
     """The field that records how well each sample converged, where the solver is not direct."""
     views: ClassVar[tuple[str, ...]] = ()
     """Settings that only change how the data are seen: they are stored once for all of these."""
+    shown: ClassVar[Mapping[str, Any]] = {}
+    """The view that pictures of samples are drawn from."""
     reduced: ClassVar[Mapping[str, Any]] = {}
     """Settings of a small version: seconds on a CPU, for a first look and for tests."""
 

@@ -50,6 +50,7 @@ STAND_INS = {"era5_synthetic": "era5"}
 
 # Where the paper gives a model another view of a problem than its default.
 PROBLEM: dict[str, dict[str, Any]] = {
+    "airfoil": {"inputs": "mesh"},
     "elasticity": {"polar": "corner"},
     "plasticity": {"repeated": True},
 }
