@@ -160,7 +160,6 @@ def test_departures_are_counted_from_the_plain_airfoil(size):
 
 def test_coarser_views_are_some_of_the_nodes():
     problem = replace(PROBLEM, size=45, resolution=45)
-    # 45 nodes have no coarser thinning than themselves and three: 44 and 10 share 2.
     assert 23 in problem.resolutions()
     fine, coarse = problem.coordinates(45), problem.coordinates(23)
     expected = fine.view(45, 11, 2)[::2, ::2].reshape(-1, 2)

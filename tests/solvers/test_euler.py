@@ -119,7 +119,7 @@ def test_a_sample_does_not_depend_on_its_company():
     assert alone.state.dtype == torch.float32
 
 
-def test_what_does_not_settle_is_treated_with_care_and_says_so(monkeypatch):
+def test_what_does_not_settle_says_so(monkeypatch):
     marches = []
     march = euler._march
 
@@ -144,11 +144,11 @@ def test_settled_samples_are_left_alone(monkeypatch):
 
     monkeypatch.setattr(euler._Batch, "__init__", spy)
     places = mesh(SHOWN, [0.0] * 8, step=10)
-    changes = iter([[1.0, 1e-9], [1e-9]])
+    changes = iter([[1.0, 1e-9], [1e-9], [2e-9, 3e-9]])
     monkeypatch.setattr(euler._Batch, "advance", lambda self: torch.tensor(next(changes)))
     flow = euler.solve(places, tolerance=1e-6)
-    assert sizes == [[0, 1], [0]]
-    assert flow.change.tolist() == pytest.approx([1e-9, 1e-9])
+    assert sizes == [[0, 1], [0], [0, 1]]  # quick ones, and calm ones for all
+    assert flow.change.tolist() == pytest.approx([2e-9, 3e-9])
 
 
 def test_a_flow_that_broke_is_started_again_more_gently(monkeypatch):
@@ -202,18 +202,28 @@ def test_corrections_cannot_empty_a_cell():
 @pytest.mark.slow
 def test_the_sample_that_the_authors_show():
     """Their colour bars read Mach 0.183 to 1.434 and pressure 0.442 to 1.488, at 221 x 51."""
-    flow = euler.solve(mesh(SHOWN, step=1), tolerance=7e-4)
-    assert flow.mach.min().item() == pytest.approx(0.183, abs=0.003)
-    assert flow.mach.max().item() == pytest.approx(1.434, abs=0.006)
+    flow = euler.solve(mesh(SHOWN, step=1))
+    assert flow.change.item() < 2e-4
+    assert flow.mach.min().item() == pytest.approx(0.183, abs=0.002)
+    assert flow.mach.max().item() == pytest.approx(1.434, abs=0.004)
     pressure = flow.state[:, 3]
-    assert pressure.min().item() == pytest.approx(0.442, abs=0.003)
-    assert pressure.max().item() == pytest.approx(1.488, abs=0.003)
+    assert pressure.min().item() == pytest.approx(0.442, abs=0.002)
+    assert pressure.max().item() == pytest.approx(1.488, abs=0.002)
 
 
 @pytest.mark.slow
 def test_the_symmetric_airfoil_at_full_size():
     """Cd 0.0195 is this mesh and limiter's: solutions on fine meshes have about 0.009."""
-    flow = euler.solve(mesh([0.0] * 8, step=1), tolerance=7e-4)
-    assert abs(flow.lift.item()) < 1e-3
-    assert flow.drag.item() == pytest.approx(0.0195, abs=0.0003)
-    assert flow.mach.max().item() == pytest.approx(1.227, abs=0.005)
+    flow = euler.solve(mesh([0.0] * 8, step=1))
+    assert abs(flow.lift.item()) < 1e-4
+    assert flow.drag.item() == pytest.approx(0.0195, abs=0.0001)
+    assert flow.mach.max().item() == pytest.approx(1.227, abs=0.002)
+
+
+@pytest.mark.slow
+def test_a_shock_that_goes_to_and_fro_is_calmed():
+    """A strong shock close to the trailing edge, which quick cycles alone never settle."""
+    bent = [0.0, 0.013889, 0.000349, -0.045463, -0.017966, 0.027653, 0.049707, -0.009022]
+    flow = euler.solve(mesh(bent, step=1))
+    assert flow.change.item() < 2e-4
+    assert 1.6 < flow.mach.max().item() < 1.75
