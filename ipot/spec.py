@@ -25,7 +25,8 @@ class Spec:
     """What a model must know of a problem before it sees a sample.
 
     `history` past frames of every output lead the input channels, oldest first; the channels behind
-    them are static. On a `sphere` points are unit vectors. `dt` is the time that one step of a
+    them are static. On a `sphere` points are unit vectors; `latlon` says that they are latitude
+    and longitude in units of 180 degrees. `dt` is the time that one step of a
     processor advances. A steady problem has one step and `dt` 1.
     """
 
@@ -35,6 +36,7 @@ class Spec:
     domain: Bounds
     periods: tuple[float | None, ...] = ()
     sphere: bool = False
+    latlon: bool = False
     query_domain: Bounds = ()
     query_periods: tuple[float | None, ...] = ()
     parameters: tuple[str, ...] = ()

@@ -123,7 +123,7 @@ def _counts(problem: Era5) -> str:
     land = int(problem.masks["land"](unit).sum())
     text = f"{land} points of land, {len(points) - land} of sea"
     if problem.resolution == 90 and not problem.area:
-        text += f" (the paper counts {PAPER_COUNTS[0]} and {PAPER_COUNTS[1]})"
+        text += f" (the paper counts {PAPER_COUNTS[1]} and {PAPER_COUNTS[0]})"
     return text
 
 

@@ -103,6 +103,11 @@ def _check(problem: Problem, flags: Any) -> None:
         raise Unsupported(f"{problem.name} has no published layout to write: leave --format out")
     if original != (flags.out is not None):
         raise Unsupported("--format original and --out DIR go together: give both or neither")
+    if original and flags.out.exists() and any(flags.out.iterdir()):
+        raise DataError(
+            f"{flags.out} is not empty: files there would be replaced or mixed with these. Choose "
+            "another --out, or empty it; all --splits are written together."
+        )
 
 
 def _fill(settings: Experiment, split: str, flags: Any) -> tuple[dict[str, Any], Fields]:

@@ -54,7 +54,7 @@ class Plot:
     steps: int | None = None
     """Steps of the rollout."""
     samples: int = 20
-    """Test samples that the curves average over."""
+    """Test samples that the curves average over, at most."""
     format: str = "png"
     """png, pdf or svg."""
     out: Folder = None
@@ -171,7 +171,7 @@ class Studio:
         )
 
     def _ask(self, question: Question) -> Any:
-        question = replace(question, samples=self.flags.samples)
+        question = replace(question, samples=min(self.flags.samples, self.settings.data.test))
         return answer(self.model, self.settings, question, self._data(question))
 
     def _case(self) -> tuple[Sample, torch.Tensor]:

@@ -117,7 +117,8 @@ def _describe(facts: dict[str, Any]) -> None:
         for name, value in facts["settings"].items()
     ]
     show(table("Settings", ["flag", "default", "meaning"], settings))
-    say(f"next: ipot generate {facts['name']} --small    ipot train {facts['name']} --small")
+    made = f"ipot generate {facts['name']} --small    " if facts["bytes"] else ""
+    say(f"next: {made}ipot train {facts['name']} --small")
 
 
 def _names(names: list[str]) -> str:

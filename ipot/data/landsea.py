@@ -100,19 +100,21 @@ def from_file(path: str) -> LandSea:
     if not grid.globe:
         raise DataError(f"{path}: a land-sea mask must cover the globe; this one covers {grid}")
     values = torch.from_numpy(np.asarray(array.values, dtype=np.float64))
+    values = values.reshape([n for n in values.shape if n > 1])  # a single time is no axis
     if values.ndim != 2:
         raise DataError(
             f"{path}: expected a land-sea mask (latitude, longitude), got the axes "
             f"{', '.join(map(str, array.dims))}. Keep one time of it."
         )
-    if values.max() > 1:
-        values = values / 1000
-    if not bool(((values >= 0) & (values <= 1)).all()) or values.max() == 0:
+    # Rounding may pass the bounds a little; thousandths come near their own.
+    values = values / 1000 if values.max() > 500 else values
+    least = 0.5  # below it no point would count as land
+    if not bool(((values > -1e-3) & (values < 1 + 1e-3)).all()) or values.max() < least:
         raise DataError(
             f"{path}: a fraction of land lies between 0 and 1 (or 0 and 1000, in thousandths); "
             f"this mask has values from {values.min():g} to {values.max():g} or gaps"
         )
-    return LandSea(values)
+    return LandSea(values.clamp(0, 1))
 
 
 def choose(path: str) -> LandSea:

@@ -93,10 +93,11 @@ def _rows(path: Path, split: str, habit: Mapping[str, range], total: int) -> ran
     mark = f"rows_{split}"
     if mark not in _shapes(path):
         return habit[split]
-    start, stop = readers.read_mat(path, [mark])[mark].ravel().tolist()
-    if not 0 <= start <= stop <= total:
-        raise DataError(f"{mark} of {path} must lie within 0 and {total}, got {start} to {stop}")
-    return range(start, stop)
+    found = readers.read_mat(path, [mark])[mark].ravel().tolist()
+    start, stop = found if len(found) == 2 else (-1, -1)
+    if not 0 <= start <= stop <= total or start % 1 or stop % 1:
+        raise DataError(f"{mark} of {path} must be two rows within 0 and {total}, got {found}")
+    return range(int(start), int(stop))
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:

@@ -106,6 +106,8 @@ def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
 
 def _check(path: Path, arrays: Mapping[str, np.ndarray], day: np.ndarray) -> None:
     """Refuse what is not one temperature for every week and place."""
+    if not day.ndim == 1 or not len(day):
+        raise DataError(f"{path}: `date` must list the weeks of the record, got {day.shape}")
     expected = (len(day), len(np.atleast_1d(arrays["lat"])))
     for name, shape in (("sst", expected), ("lat", expected[1:]), ("lon", expected[1:])):
         if arrays[name].shape != shape or arrays[name].dtype.kind != "f":
@@ -121,6 +123,12 @@ def _check(path: Path, arrays: Mapping[str, np.ndarray], day: np.ndarray) -> Non
             )
     if not (np.diff(day) == np.timedelta64(7, "D")).all():
         raise DataError(f"{path}: the dates must be a week apart throughout, and they are not")
+    reach = np.abs(arrays["lat"]).max()
+    if not 5 < reach <= 90 or np.abs(arrays["lon"]).max() > 360:
+        raise DataError(
+            f"{path}: lat must be degrees from -90 to 90 and lon degrees up to 360; lat reaches "
+            f"{reach:g} and lon {np.abs(arrays['lon']).max():g}. Exchanged, or in radians?"
+        )
     if arrays["sst"].min() < -5 or arrays["sst"].max() > 50:
         raise DataError(
             f"{path}: temperatures run from {arrays['sst'].min():.1f} to "

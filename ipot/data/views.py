@@ -26,6 +26,14 @@ MASKS: dict[str, Mask] = {
 }
 """Regions that any problem has: a hole in the middle, one half, the other, a rim alone."""
 
+SPHERE_MASKS: dict[str, Mask] = {
+    "disk": lambda x: 2 * x[:, 0] - 1 < 0.75**0.5,
+    "left": lambda x: x[:, 1] <= 0.5,
+    "right": lambda x: x[:, 1] > 0.5,
+}
+"""The same for unit vectors: a cap of thirty degrees around longitude zero on the equator, and the
+hemispheres west and east of it. A sphere has no rim."""
+
 
 def keep(data: Dataset, fraction: float, *, seed: int = 0) -> Dataset:
     """A random fraction of the input points, drawn afresh for every sample."""
@@ -51,7 +59,7 @@ def keep(data: Dataset, fraction: float, *, seed: int = 0) -> Dataset:
 
 def mask(data: Dataset, name: str, spec: Spec, extra: dict[str, Mask] | None = None) -> Dataset:
     """Only the input points that a named mask lets through."""
-    masks = MASKS | (extra or {})
+    masks = (SPHERE_MASKS if spec.sphere else MASKS) | (extra or {})
     if name not in masks:
         raise UnknownName(
             f"unknown mask {name!r} for {spec.name}. Known: {', '.join(sorted(masks))}"

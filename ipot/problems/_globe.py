@@ -30,6 +30,7 @@ class Globe(GridProblem):
     sizes: ClassVar[Mapping[str, int]] = {"train": 225, "validation": 25, "test": 22}
     periodic: ClassVar[bool] = True
     spans: ClassVar[tuple[int, ...]] = (1, 2)
+    views: ClassVar[tuple[str, ...]] = ("weighted",)
 
     size: int = 720
     """Rows of the finest grid, from pole to pole."""
@@ -42,7 +43,7 @@ class Globe(GridProblem):
     every: int = 7
     """Days from one window to the next."""
     weighted: bool = True
-    """Whether errors weigh a point by its area; the paper's do not."""
+    """Whether samples carry the area of each point, for the weighted scores beside the paper's."""
 
     def __post_init__(self) -> None:
         if min(self.history, self.steps, self.every) < 1:
@@ -66,6 +67,7 @@ class Globe(GridProblem):
             outputs=("T",),
             units=("K",),
             domain=self.domain,
+            latlon=True,
             periods=(None, 2.0 if around else None),
             steps=self.steps,
             history=self.history,

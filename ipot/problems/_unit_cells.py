@@ -90,12 +90,12 @@ def _rows(folder: Path, split: str, total: int, sizes: Mapping[str, int]) -> ran
     if not path.is_file():
         return published.first_and_last(total, sizes)[split]
     start, stop = _array(path, (len(ORDER), 2))[ORDER.index(split)].tolist()
-    if not 0 <= start <= stop <= total:
+    if not 0 <= start <= stop <= total or start % 1 or stop % 1:
         raise DataError(
             f"{path} must give samples of 0 to {total} to the {split} split, got {start} to "
             f"{stop}. It belongs to other files: remove it, or write all of them again."
         )
-    return range(start, stop)
+    return range(int(start), int(stop))
 
 
 def _tensor(path: Path, rows: np.ndarray, dtype: torch.dtype) -> torch.Tensor:

@@ -51,6 +51,12 @@ def read(
     flow = _rows_of(folder / Q, (total, CHANNELS, *grid))
     rows = published.take(folder / X, split, count, _split(folder, split, total, sizes))
     mesh = np.stack([_finite(folder / X, x[rows]), _finite(folder / Y, y[rows])], axis=1)
+    body = slice(around // 4, -(around // 4))
+    if np.abs(mesh[:, 1, body, 0]).max() > 0.4 or not 0 < mesh[:, 0, body, 0].mean() < 1:
+        raise DataError(
+            f"{folder / X} and {folder / Y} must hold coordinates in chords, the airfoil between "
+            "(0, 0) and (1, 0) along the first line of nodes: exchanged, or in other units?"
+        )
     states = torch.from_numpy(np.ascontiguousarray(_finite(folder / Q, flow[rows]))).float()
     _check_flow(folder / Q, states, mach)
     return {
@@ -101,12 +107,12 @@ def _split(folder: Path, split: str, total: int, sizes: Mapping[str, int]) -> ra
         start, stop = habit[split]
         return range(min(start, total), min(stop, total))
     start, stop = _rows_of(path, (len(ORDER), 2))[ORDER.index(split)].tolist()
-    if not 0 <= start <= stop <= total:
+    if not 0 <= start <= stop <= total or start % 1 or stop % 1:
         raise DataError(
             f"{path} must give rows of 0 to {total} to the {split} split, got {start} to {stop}. "
             "It belongs to other files: remove it, or write all of them again."
         )
-    return range(start, stop)
+    return range(int(start), int(stop))
 
 
 def _check_flow(path: Path, states: Tensor, mach: Mach) -> None:

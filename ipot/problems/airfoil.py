@@ -130,7 +130,12 @@ class Airfoil(GridProblem):
         """
         mach, nodes = mach_number(fields["state"]).unsqueeze(1), fields["mesh"]
         if self.inputs == "departure":
-            step = (FULL - 1) // (nodes.shape[2] - 1)
+            step, rest = divmod(FULL - 1, nodes.shape[2] - 1)
+            if rest or not step:
+                raise DataError(
+                    f"departures are counted from the mesh of {FULL} nodes around or from some of "
+                    f"them; this mesh has {nodes.shape[2]}. Set --problem.inputs mesh."
+                )
             plain = airfoil_mesh.c_mesh(torch.zeros(1, 8, dtype=torch.float64))
             nodes = nodes[:, 1:] - plain[:, ::step, ::step, 1].unsqueeze(1).float()
         return self.stack(nodes, mach, resolution, query_resolution)

@@ -175,6 +175,11 @@ class Era5(Globe):
     def windows(self, times: np.ndarray) -> dict[str, range]:
         """The numbers of the windows of each split."""
         total = max(0, (len(times) - self.history - self.steps) // self.every + 1)
+        if min(self.training_windows, self.validation_windows) < 0:
+            raise DataError(
+                "training_windows and validation_windows must not be negative, got "
+                f"{self.training_windows} and {self.validation_windows}"
+            )
         cuts = [0, self.training_windows, self.training_windows + self.validation_windows, total]
         cuts = [min(cut, total) for cut in cuts]
         names = ("train", "validation", "test")

@@ -65,8 +65,8 @@ class NavierStokes(GridProblem):
     """Which covariance the initial vorticity has."""
 
     def __post_init__(self) -> None:
-        if not self.viscosity > 0:
-            raise DataError(f"viscosity must be positive, got {self.viscosity}")
+        if not 0 < self.viscosity < float("inf"):
+            raise DataError(f"viscosity must be positive and finite, got {self.viscosity}")
         if self.steps < 0 or self.size < 0:
             raise DataError("steps and size must not be negative; 0 chooses by the viscosity")
 

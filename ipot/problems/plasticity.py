@@ -10,6 +10,7 @@ point. Li, Huang, Liu and Anandkumar, "Fourier neural operator with learned defo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ KNOTS = 9
 SPREAD = 7.7  # mm: heights at the seven inner knots
 ENDS = 7.5  # mm above the lowest point
 COARSEST = 21
+HEAVIEST = 1000.0
 LOWEST = 15.0  # mm: just above the block
 TOLERANCE = 0.01  # mm: places and displacements of a file, in single precision or printed
 _FINE = 801  # points to look for the lowest one, so that it does not depend on the mesh
@@ -64,10 +66,13 @@ class Plasticity(Problem):
     """Whether the die is given at every query, as in the paper, and not once along a line."""
 
     def __post_init__(self) -> None:
-        if not self.hardening >= 0:
-            raise DataError(f"hardening must not be negative, got {self.hardening}")
-        if not self.mass_scaling > 0:
-            raise DataError(f"mass_scaling must be positive, got {self.mass_scaling}")
+        if not 0 <= self.hardening < math.inf:
+            raise DataError(f"hardening must be finite and not negative, got {self.hardening}")
+        if not 0 < self.mass_scaling <= HEAVIEST:
+            raise DataError(
+                f"mass_scaling must be positive and at most {HEAVIEST:g}: beyond, inertia rules; "
+                f"got {self.mass_scaling}"
+            )
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -155,6 +160,12 @@ class Plasticity(Problem):
             raise DataError(
                 f"output of {path} must hold x, y, u_x, u_y with x - u_x = 0.35, ... -49.65 and "
                 f"y - u_y = 14.9, ... -0.1; it is {apart:.3g} mm off. Give the published file."
+            )
+        low, high = float(found["input"].min()), float(found["input"].max())
+        if not 10 < low <= high < 60:
+            raise DataError(
+                f"input of {path} must be heights of the die in mm, from about 15 on; they lie "
+                f"between {low:g} and {high:g}. In other units?"
             )
         return {
             "die": torch.from_numpy(np.ascontiguousarray(found["input"])).float(),

@@ -89,11 +89,11 @@ def case(
     truth = None if sample.targets is None else array(sample.targets[time, :, channel])
     unit = spec.units[channel] if channel < len(spec.units) else ""
     return Case(
-        source=view(array(sample.points), sample.grid),
+        source=view(array(sample.points), sample.grid, latlon=spec.latlon),
         values=None if row is None else array(sample.values[:, row]),
         value_label="" if row is None else _with_unit(spec.inputs[row], _input_unit(spec, row)),
         parameters=_parameters(sample, spec),
-        target=view(array(queries), sample.query_grid),
+        target=view(array(queries), sample.query_grid, latlon=spec.latlon),
         truth=truth,
         prediction=array(prediction[time, :, channel]),
         label=_with_unit(spec.outputs[channel], unit),

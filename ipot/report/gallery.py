@@ -8,7 +8,7 @@ that deforms) a problem has a way of its own, found by its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -123,16 +123,10 @@ WAYS: dict[str, Callable[[Sample, Spec], list[Tile]]] = {"airfoil": _wing, "plas
 def _view(sample: Sample, spec: Spec, *, inputs: bool) -> View:
     """Places on the paper; latitude and longitude as a map."""
     places, grid = sample.points, sample.grid
-    domain, periods = spec.domain, spec.periods
     if not inputs:
         places = sample.queries if sample.queries.ndim == 2 else sample.queries[-1]
-        grid, domain, periods = sample.query_grid, spec.query_domain, spec.query_periods
-    points = array(places)
-    if periods == (None, 2.0) and domain[0] == (-0.5, 0.5):
-        # Latitude and longitude in units of 180 degrees.
-        map_ = view(180 * points[:, ::-1], grid)
-        return replace(map_, labels=("longitude (°)", "latitude (°)"))
-    return view(points, grid)
+        grid = sample.query_grid
+    return view(array(places), grid, latlon=spec.latlon)
 
 
 def _inputs(spec: Spec, channels: int) -> list[tuple[int, str]]:

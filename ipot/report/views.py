@@ -103,8 +103,11 @@ class View:
         return np.clip(0.85 * spacing, 0.6, 5.5) ** 2
 
 
-def view(points: np.ndarray, grid: tuple[int, ...] | None = None) -> View:
-    """Choose how to look at points (n, d)."""
+def view(points: np.ndarray, grid: tuple[int, ...] | None = None, *, latlon: bool = False) -> View:
+    """Choose how to look at points (n, d); latitude and longitude become a map."""
+    if latlon and len(points):
+        seen = view(180 * points[:, ::-1], grid)
+        return replace(seen, labels=("longitude (°)", "latitude (°)"))
     count, dimension = points.shape
     nothing = np.empty(0)
     if count == 0:

@@ -65,6 +65,10 @@ def test_what_cannot_be_written_is_refused_before_the_work(fails, tmp_path, monk
     files = ["--problem.files", str(tmp_path)]
     assert "is for reading" in fails("generate", "darcy", *data, *files)
     assert "at least one sample" in fails("generate", "darcy", *data, "--count.train", "0")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    said = fails("generate", "darcy", *data, *original, "--out", str(tmp_path / "full"))
+    assert "is not empty" in said
     monkeypatch.setattr(Darcy, "published", ())
     said = fails("generate", "darcy", *data, *original, "--out", str(tmp_path))
     assert "no published layout" in said

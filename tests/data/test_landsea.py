@@ -51,6 +51,8 @@ def test_a_mask_from_a_file(tmp_path):
     torch.testing.assert_close(thousandths.fraction, fractions.fraction)
     assert bool(thousandths.land(torch.tensor(70.0), torch.tensor(-350.0))) == (values[2, 1] >= 500)
     assert landsea.choose("") is landsea.shipped()
+    rounded = landsea.from_file(mask_file(tmp_path / "c.nc", values / 1000 * 1.000001))
+    torch.testing.assert_close(rounded.fraction, fractions.fraction, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,7 @@ def test_a_mask_from_a_file(tmp_path):
         (np.full((19, 36), np.nan), "lies between 0 and 1"),
         (np.full((19, 36), 5000.0), "lies between 0 and 1"),
         (np.zeros((19, 36)), "lies between 0 and 1"),
+        (np.full((19, 36), 100.0), "lies between 0 and 1"),
     ],
 )
 def test_a_mask_that_is_none(values, says, tmp_path):

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from ipot.data import views
-from ipot.data.dataset import Ragged, Stacked
+from ipot.data.dataset import Ragged, Stacked, from_samples
 from ipot.errors import DataError, UnknownName
-from ipot.samples import collate
+from ipot.samples import Sample, collate
 from ipot.spec import Spec
 
 SPEC = Spec(name="toy", inputs=("a",), outputs=("u",), domain=((0.0, 2.0), (0.0, 2.0)))
@@ -89,3 +89,25 @@ def test_bad_masks_are_refused(grid):
         views.mask(grid, "hole", SPEC)
     with pytest.raises(DataError, match="'none' leaves no input point"):
         views.mask(grid, "none", SPEC, {"none": lambda x: x[:, 0] > 9})
+
+
+def test_masks_of_the_sphere_hide_what_they_say():
+    angle = torch.linspace(0, 2 * torch.pi, 73)[:-1]
+    equator = torch.stack([angle.cos(), angle.sin(), torch.zeros(72)], -1)
+    facts = Spec(
+        name="globe", inputs=("a",), outputs=("u",), domain=((-1.0, 1.0),) * 3, sphere=True
+    )
+    data = from_samples(
+        [
+            Sample(
+                points=equator, values=angle[:, None], queries=equator, targets=angle.view(1, 72, 1)
+            )
+        ]
+    )
+    for name, seen in (
+        ("disk", (angle > torch.pi / 6) & (angle < 11 * torch.pi / 6 - 1e-3)),
+        ("right", (angle > 0) & (angle < torch.pi - 1e-3)),
+    ):
+        assert torch.equal(views.mask(data, name, facts)[0].values[:, 0], angle[seen]), name
+    with pytest.raises(UnknownName, match=r"unknown mask 'border' for globe"):
+        views.mask(data, "border", facts)

@@ -215,9 +215,11 @@ def test_what_is_written_is_read_back_from_either_folder(folder, splits, below):
 
 def test_splits_of_the_published_files(tmp_path):
     """2490 rows: the first 1000 train, the next 200 test, the others validate."""
-    x = np.arange(2490, dtype=np.float32)[:, None, None] + np.zeros((1, 23, 6), np.float32)
+    plain = airfoil_mesh.c_mesh(torch.zeros(1, 8).double())[:, ::10, ::10].numpy()
+    x, y = (np.repeat(plain[..., axis], 2490, 0).astype(np.float32) for axis in (0, 1))
+    x[:, 0, 0] = np.arange(2490)
     np.save(tmp_path / FILES[0], x)
-    np.save(tmp_path / FILES[1], -x)
+    np.save(tmp_path / FILES[1], y)
     flow = np.ones((2490, 5, 23, 6), np.float32)
     flow[:, 4] = (2 / 1.4) ** 0.5
     np.save(tmp_path / FILES[2], flow)
@@ -228,9 +230,25 @@ def test_splits_of_the_published_files(tmp_path):
     ):
         found = SMALL.read(split, length, tmp_path)
         assert found["mesh"][:, 0, 0, 0].tolist() == list(range(first, first + length))
-        assert found["mesh"][0, 1, 0, 0] == -first
+        assert torch.equal(found["mesh"][0, 1], torch.from_numpy(y[0]))
         with pytest.raises(DataError, match=f"has {length} samples.*{length + 1} were asked"):
             SMALL.read(split, length + 1, tmp_path)
+
+
+@pytest.mark.parametrize("wrong", ["exchanged", "millimetres"])
+def test_coordinates_that_are_no_chords_are_refused(folder, wrong):
+    x, y = (np.load(folder / name) for name in FILES[:2])
+    first, second = (y, x) if wrong == "exchanged" else (1000 * x, 1000 * y)
+    np.save(folder / FILES[0], first)
+    np.save(folder / FILES[1], second)
+    with pytest.raises(DataError, match=r"coordinates in chords.*other units"):
+        SMALL.read("test", 1, folder)
+
+
+def test_a_mesh_that_is_no_part_of_the_full_one_has_no_departures():
+    fields = {"mesh": torch.zeros(1, 2, 67, 16), "state": torch.ones(1, 4, 67, 16)}
+    with pytest.raises(DataError, match=r"this mesh has 67\. Set --problem\.inputs mesh"):
+        PROBLEM.dataset(fields, None, None)
 
 
 def test_a_problem_with_files_takes_its_grid_and_samples_from_them(folder, splits, tmp_path):

@@ -165,7 +165,7 @@ def test_a_missing_array_and_a_wrong_shape_are_refused(copy):
 def test_rows_that_lie_outside_the_file_are_refused(copy):
     problem, folder, (name, _, _) = copy
     respoil(folder / name, lambda arrays: arrays | {"rows_train": np.array([[0, 99]])})
-    with pytest.raises(DataError, match=r"rows_train of .* must lie within 0 and"):
+    with pytest.raises(DataError, match=r"rows_train of .* must be two rows within 0 and"):
         problem.read("train", 3, folder)
 
 

@@ -146,10 +146,13 @@ def test_sizes_without_square_cells_are_refused(size):
 
 
 def test_settings_that_make_no_sense_are_refused():
-    with pytest.raises(DataError, match="hardening must not be negative, got -1"):
+    with pytest.raises(DataError, match="finite and not negative, got -1"):
         replace(PROBLEM, hardening=-1.0)
-    with pytest.raises(DataError, match="mass_scaling must be positive, got 0"):
-        replace(PROBLEM, mass_scaling=0.0)
+    for heavy in (0.0, float("inf"), 1e9):
+        with pytest.raises(DataError, match=f"mass_scaling must be positive.*got {heavy}"):
+            replace(PROBLEM, mass_scaling=heavy)
+    with pytest.raises(DataError, match="finite and not negative, got inf"):
+        replace(PROBLEM, hardening=float("inf"))
     with pytest.raises(Unsupported, match="one resolution only"):
         PROBLEM.storage(51, None)
 

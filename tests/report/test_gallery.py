@@ -125,6 +125,7 @@ def test_latitude_and_longitude_are_a_map():
         outputs=("T",),
         domain=((-0.5, 0.5), (0.0, 2.0)),
         periods=(None, 2.0),
+        latlon=True,
     )
     axes, _ = panels(gallery([sample(points, shape=(9, 18))], facts))
     assert axes[0].get_xlabel() == "longitude (°)"
