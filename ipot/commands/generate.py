@@ -118,18 +118,10 @@ def _fill(settings: Experiment, split: str, flags: Any) -> tuple[dict[str, Any],
     seed, device, report = settings.data.seed, choose(flags.device), Generation(store)
     original, asked = flags.format == "original", flags.resolution
     stored = whole(problem, asked) if original else problem.storage(asked, None)
-    recipe = problem.recipe(split, seed, stored)
-    fields = store.fetch(
-        recipe,
-        count,
-        lambda indices: problem.generate(
-            split, indices, seed=seed, device=device, resolution=stored
-        ),
-        piece=problem.piece,
-        bytes_each=problem.bytes_each(stored),
-        report=lambda *progress: report(split, *progress),
+    fields = problem.fetch(
+        split, count, stored, store, seed, device, lambda *progress: report(split, *progress)
     )
-    folder = store.folder(recipe)
+    folder = store.folder(problem.recipe(split, seed, stored))
     row = {
         "split": split,
         "samples": count,

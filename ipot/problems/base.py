@@ -146,8 +146,22 @@ class Problem(ABC):
         stored = self.storage(resolution, query_resolution)
         if self.files is not None or not self.generated:
             fields = self.read(split, count, None if self.files is None else Path(self.files))
-            return self.dataset(fields, resolution, query_resolution)
-        fields = store.fetch(
+        else:
+            fields = self.fetch(split, count, stored, store, seed, device, report)
+        return self.dataset(fields, resolution, query_resolution)
+
+    def fetch(
+        self,
+        split: str,
+        count: int,
+        stored: int | None,
+        store: Store,
+        seed: int,
+        device: torch.device | str,
+        report: Report | None = None,
+    ) -> Fields:
+        """The fields of a split at a resolution, generated where the store lacks them."""
+        return store.fetch(
             self.recipe(split, seed, stored),
             count,
             lambda indices: self.generate(
@@ -157,7 +171,6 @@ class Problem(ABC):
             bytes_each=self.bytes_each(stored),
             report=report,
         )
-        return self.dataset(fields, resolution, query_resolution)
 
 
 def same_points(data: Dataset) -> bool:

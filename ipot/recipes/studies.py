@@ -103,9 +103,11 @@ def ask(
     data = seen_test_data(settings, question, store=store or Store(), device=place, report=report)
     check_needs(model, data, settings.problem.spec)
     keys = {"store": store or Store(), "device": place, "report": report}
-    return answer(
+    found = answer(
         model, settings, question, data, batch=batch, guess=_guess(settings, question, keys)
     )
+    simple = asked_problem(settings, question).references(data, "test")
+    return replace(found, references=score_references(simple, data, batch=batch))
 
 
 def answer(
@@ -129,9 +131,6 @@ def answer(
         queries=first.queries.shape[-2],
         outputs=settings.problem.spec.outputs,
         mean_field=None if guess is None else guess_error(guess, data),
-        references=score_references(
-            asked_problem(settings, question).references(data, "test"), data, batch=batch
-        ),
     )
 
 

@@ -46,6 +46,7 @@ def mask_file(path, values, rows=18):
 
 def test_a_mask_from_a_file(tmp_path):
     values = np.random.default_rng(0).integers(0, 1001, (19, 36)).astype(np.int16)
+    values[0, 0] = 1000
     thousandths = landsea.from_file(mask_file(tmp_path / "a.nc", values))
     fractions = landsea.from_file(mask_file(tmp_path / "b.nc", values / 1000))
     torch.testing.assert_close(thousandths.fraction, fractions.fraction)
