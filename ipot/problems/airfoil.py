@@ -110,7 +110,7 @@ class Airfoil(GridProblem):
             names = ", ".join(str(indices[row]) for row in error.samples)
             raise DataError(
                 f"no flow was found around the airfoils {names} of the {split} split: density or "
-                "pressure vanished on the way. They are not kept. Choose another --count.seed, or a "
+                "pressure vanished on the way. They are not kept. Take another --count.seed, or a "
                 f"--problem.mach closer to 0.8 than {self.mach}."
             ) from error
         keep = resolution or self.size
