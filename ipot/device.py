@@ -1,6 +1,10 @@
-"""Which device to use, and what was meant by its name."""
+"""Which device to use, what was meant by its name, and how much of it was used."""
 
 from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
 
 import torch
 
@@ -17,3 +21,33 @@ def choose(name: str = "auto") -> torch.device:
         return torch.device(name)
     except RuntimeError as error:
         raise Unsupported(f"unknown device {name!r}; use auto, cpu or cuda") from error
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until a device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Start counting `peak_memory` anew."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory(device: torch.device) -> float | None:
+    """GiB: the most that tensors took on a GPU, or that the process held where there is none.
+
+    None where the system does not tell (only Linux does).
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**30
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) / 2**20 if found else None

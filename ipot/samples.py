@@ -109,6 +109,8 @@ class Batch:
     edges: Int[Tensor, "two_ends edges"] | None = None
     grid: tuple[int, ...] | None = None
     query_grid: tuple[int, ...] | None = None
+    index: Int[Tensor, " B"] | None = None
+    """Which sample of its data set each one is, for what is kept for every sample."""
 
     def __post_init__(self) -> None:
         _check_rank("points", self.points, 3, "(B, N, D) or (1, N, D)")
@@ -140,6 +142,11 @@ class Batch:
         return self.values.shape[0]
 
     @property
+    def asked_where_seen(self) -> bool:
+        """Whether the queries are known to be the input points: grids of one shape are one grid."""
+        return self.grid is not None and self.grid == self.query_grid
+
+    @property
     def truth(self) -> Tensor:
         """The targets, where they must be there."""
         return _present(self.targets)
@@ -167,8 +174,8 @@ class Batch:
         if self.edges is not None:
             raise DataError("edges are numbered over the whole batch: collate the samples instead")
         names = ("points", "values", "queries", "targets", "parameters", "weights")
-        masks = ("point_mask", "query_mask")
-        return replace(self, **{name: rows(getattr(self, name)) for name in (*names, *masks)})
+        rest = ("point_mask", "query_mask", "index")
+        return replace(self, **{name: rows(getattr(self, name)) for name in (*names, *rest)})
 
     def take_points(self, index: Int[Tensor, "*B n"]) -> Batch:
         """Some of the input points: one choice (n) for all samples, or one for each (B, n)."""
@@ -223,6 +230,7 @@ def collate(samples: Sequence[Sample]) -> Batch:
         edges=_offset_edges(samples),
         grid=_common([s.grid for s in samples]),
         query_grid=_common([s.query_grid for s in samples]),
+        index=torch.tensor([s.index for s in samples], device=first.values.device),
     )
 
 

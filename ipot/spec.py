@@ -15,6 +15,8 @@ class Need(Enum):
     EDGES = "mesh edges between the points"
     SAME_POINTS = "queries at the input points"
     FIXED_POINTS = "the same input points in every sample"
+    POINTS = "an input function on points"
+    HISTORY = "past frames of its outputs among the inputs"
 
 
 Bounds = tuple[tuple[float, float], ...]
@@ -46,6 +48,7 @@ class Spec:
     history: int = 0
     symmetries: tuple[str, ...] = ()
     provides: frozenset[Need] = frozenset()
+    """What models may need; points and history follow from the other fields."""
 
     def __post_init__(self) -> None:
         # Inputs and queries share a space unless the problem says otherwise.
@@ -59,6 +62,10 @@ class Spec:
             raise ValueError(f"{len(self.periods)} periods for {len(self.domain)} coordinates")
         if len(self.query_periods) != len(self.query_domain):
             raise ValueError("one period (or None) is needed for every query coordinate")
+        known = {Need.HISTORY} if self.history else set()
+        if self.inputs or not self.parameters:
+            known.add(Need.POINTS)
+        object.__setattr__(self, "provides", self.provides | known)
 
     @property
     def dimension(self) -> int:
@@ -69,6 +76,14 @@ class Spec:
     def query_dimension(self) -> int:
         """E, the number of coordinates of a query."""
         return len(self.query_domain)
+
+    @property
+    def wraps(self) -> tuple[bool, ...]:
+        """For each axis of a grid of points, whether its end is next to its start.
+
+        A grid on a sphere has two axes, latitude and longitude, for three coordinates.
+        """
+        return (False, True) if self.sphere else tuple(p is not None for p in self.periods)
 
     @property
     def channels(self) -> int:

@@ -8,6 +8,7 @@ of either than `len`, `[i]`, `batch` and `to`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -96,7 +97,7 @@ class Stacked:
 
     def batch(self, index: Tensor) -> Batch:
         """One gather; the index must lie on the data's device."""
-        return self.data.take(index)
+        return replace(self.data.take(index), index=index)
 
     def to(self, device: torch.device | str) -> Stacked:
         """All of it on a device."""

@@ -1,4 +1,4 @@
-"""How an IPOT starts: with attention to what is near.
+"""How an IPOT starts, or its kin: with attention to what is near.
 
 Drawn at random, inducing points attend to all inputs almost alike, and so do queries to inducing
 points: a network that sees only averages sits at the mean field until it has found out where things
@@ -37,11 +37,12 @@ def start_local(model: Any, spec: Spec) -> None:
         for name in ("from_position", "out"):
             source = getattr(encoder.lift, name).state_dict()
             getattr(decoder.lift, name).load_state_dict(source)
-    if encoder.latents is not None:
-        places = spread(len(encoder.latents), spec.domain, sphere=spec.sphere)
+    latents = getattr(encoder, "latents", None)
+    if latents is not None:
+        places = spread(len(latents), spec.domain, sphere=spec.sphere)
         nothing = torch.zeros(len(places), spec.channels)
         embedded = encoder.lift(encoder.position(places.float()), nothing)
-        encoder.latents.copy_(F.layer_norm(embedded, embedded.shape[-1:]))
+        latents.copy_(F.layer_norm(embedded, embedded.shape[-1:]))
     for block in (encoder.block, *model.processor):
         for out in (block.attend.to_out, block.feed_forward.out):
             out.weight.mul_(QUIET)

@@ -10,10 +10,16 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from ipot.data.statistics import Statistics
+from ipot.data.dataset import Dataset
+from ipot.errors import DataError, Unsupported
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
+
+# In training, a decode of more rows than this (B times T times M) is cut into pieces that are
+# recomputed in the backward pass: a rollout then holds one piece's activations, not all of them.
+ROWS_AT_ONCE = 1 << 20
 
 
 class Operator(nn.Module, ABC):
@@ -36,6 +42,25 @@ class Operator(nn.Module, ABC):
         """The parts worth compiling one by one; the whole model unless a model knows better."""
         yield self
 
+    def objective(self) -> Any:
+        """What to train it by, where that is not the error of its predictions; see `training`."""
+        return None
+
+    def examine(self, data: Dataset) -> None:
+        """Refuse data that lack what the model needs, before any time is spent on them.
+
+        A view may have taken away what the problem provides.
+        """
+        first = data[0]
+        lost = set()
+        if first.grid is None:
+            lost.add(Need.GRID)
+        same = first.points.shape == first.queries.shape
+        if not same or not torch.equal(first.points, first.queries):
+            lost.add(Need.SAME_POINTS)
+        spec = replace(self.spec, provides=self.spec.provides - lost)
+        spec.require(type(self).__name__, self.needs)
+
     def steps(self, times: tuple[float, ...]) -> list[int]:
         """Times as whole numbers of the problem's step."""
         steps = [round(t / self.spec.dt) for t in times]
@@ -45,6 +70,43 @@ class Operator(nn.Module, ABC):
         if not exact or any(b <= a for a, b in zip([0, *steps], steps, strict=False)):
             raise ValueError(f"times must be increasing multiples of dt={self.spec.dt}: {times}")
         return steps
+
+
+class OneStep(Operator):
+    """A model that answers one `dt` ahead. Where a problem has more steps than one, the wrapper
+    `Autoregressive` goes on from its answers, which takes past frames among the inputs."""
+
+    def __init__(self, config: Any, spec: Spec) -> None:
+        super().__init__(config, spec)
+        if spec.steps > 1:
+            name = f"{type(self).__name__}, to take {spec.steps} steps,"
+            spec.require(name, frozenset({Need.HISTORY}))
+
+    @abstractmethod
+    def advance(self, batch: Batch) -> Float[Tensor, "B M K"]:
+        """The fields one step ahead, at the queries (B or 1, M, E) of a batch."""
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B 1 M K"]:
+        """The same with an axis for the time."""
+        if self.steps(batch.times) != [1]:
+            raise Unsupported(
+                f"{type(self).__name__} answers at one time, dt={self.spec.dt}, and was asked for "
+                f"the times {batch.times}: {self.spec.name} has no past frames to go on from"
+            )
+        n, m = batch.values.shape[1], batch.queries.shape[-2]
+        if Need.SAME_POINTS in self.needs and n != m:
+            raise DataError(
+                f"{type(self).__name__} answers at its input points: {n} points and {m} queries"
+            )
+        if Need.GRID in self.needs and batch.grid is None:
+            raise DataError(f"{type(self).__name__} needs a grid, and this batch has none")
+        if batch.queries.ndim == 4:
+            batch = replace(batch, queries=batch.queries[:, 0])
+        return self.advance(batch).unsqueeze(1)
+
+    def regions(self) -> Iterator[nn.Module]:
+        """None: a captured step has most of what compiling would bring, and starts at once."""
+        return iter(())
 
 
 class Latent(NamedTuple):
@@ -85,86 +147,38 @@ class LatentOperator(Operator):
     def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
         """The fields at several states; `queries` has a T axis behind B where the mesh moves.
 
-        One decode for each state. A model that can decode them in one batch overrides this.
+        All states in one batch, or in a few pieces with recomputation where that is too large.
         """
-        moving = queries.ndim == 4
-        return torch.stack(
-            [self.decode(s, queries[:, t] if moving else queries) for t, s in enumerate(states)], 1
-        )
+        if queries.ndim == 4:
+            return torch.stack([self.decode(s, queries[:, t]) for t, s in enumerate(states)], 1)
+        size, rows = states[0].state.shape[0], queries.shape[-2]
+        group = max(1, ROWS_AT_ONCE // max(1, size * rows))
+        recompute = torch.is_grad_enabled() and len(states) > group
+        pieces = []
+        for start in range(0, len(states), group):
+            piece = states[start : start + group]
+            if recompute:
+                out = checkpoint(self._decode_group, piece, queries, use_reentrant=False)
+            else:
+                out = self._decode_group(piece, queries)
+            pieces.append(out)
+        return torch.cat(pieces, dim=1) if len(pieces) > 1 else pieces[0]
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
         """Encode once, step to every time, decode there."""
         return self.decode_all(self.rollout(batch), batch.queries)
 
-
-class Normalized(Operator):
-    """A model inside the scales of its training data, physical units outside.
-
-    The statistics are buffers: a checkpoint is whole by itself. Use `normalized` to wrap a model:
-    it keeps `encode`, `step` and `decode` open where the model has them.
-    """
-
-    input_mean: Tensor
-    input_scale: Tensor
-    output_mean: Tensor
-    output_scale: Tensor
-    parameter_mean: Tensor
-    parameter_scale: Tensor
-
-    def __init__(self, inner: Operator, statistics: Statistics) -> None:
-        super().__init__(inner.config, inner.spec)
-        self.inner: Any = inner
-        self.needs = inner.needs
-        for name, value in statistics.tensors().items():
-            self.register_buffer(name, value.float())
-
-    def normalize(self, batch: Batch) -> Batch:
-        """The batch as the inner model sees it."""
-        self.spec.check(batch)
-        values = (batch.values - self.input_mean) / self.input_scale
-        parameters = batch.parameters
-        if parameters is not None:
-            parameters = (parameters - self.parameter_mean) / self.parameter_scale
-        return replace(batch, values=values, parameters=parameters)
-
-    def denormalize(self, out: Tensor) -> Tensor:
-        """What the inner model answers, in physical units and at least float32."""
-        out = out.to(torch.promote_types(out.dtype, self.output_mean.dtype))
-        return out * self.output_scale + self.output_mean
-
-    def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
-        """Predict in physical units."""
-        return self.denormalize(self.inner(self.normalize(batch)))
-
-    def regions(self) -> Iterator[nn.Module]:
-        """The inner model's."""
-        yield from self.inner.regions()
-
-
-class NormalizedLatent(Normalized, LatentOperator):
-    """The same for a model whose parts are open to callers."""
-
-    def encode(self, batch: Batch) -> Latent:
-        """The inner model's state, from physical units."""
-        return self.inner.encode(self.normalize(batch))
-
-    def step(self, latent: Latent) -> Latent:
-        """The inner model's."""
-        return self.inner.step(latent)
-
-    def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
-        """The fields in physical units."""
-        return self.denormalize(self.inner.decode(latent, queries))
-
-    def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
-        """The fields at several states, in physical units."""
-        return self.denormalize(self.inner.decode_all(states, queries))
-
-
-def normalized(inner: Operator, statistics: Statistics) -> Normalized:
-    """Wrap a model in the scales of its data."""
-    wrapper = NormalizedLatent if isinstance(inner, LatentOperator) else Normalized
-    return wrapper(inner, statistics)
+    def _decode_group(self, group: list[Latent], queries: Tensor) -> Tensor:
+        count, size = len(group), group[0].state.shape[0]
+        if count == 1:
+            return self.decode(group[0], queries).unsqueeze(1)
+        state = torch.stack([latent.state for latent in group], 1).flatten(0, 1)
+        mask = group[0].mask
+        if mask is not None:
+            mask = mask.repeat_interleave(count, dim=0)
+        if queries.shape[0] != 1:
+            queries = queries.repeat_interleave(count, dim=0)
+        return self.decode(Latent(state, mask), queries).unflatten(0, (size, count))
 
 
 def parameter_count(model: nn.Module) -> int:

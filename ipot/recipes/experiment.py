@@ -21,10 +21,11 @@ from ipot.data.statistics import Statistics
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import RunError, UnknownName, Unsupported
-from ipot.models.base import Operator, normalized
+from ipot.models._wrappers import wrap
+from ipot.models.base import OneStep, Operator
 from ipot.problems.base import Problem
 from ipot.recipes import default, paper
-from ipot.spec import Spec
+from ipot.spec import Need, Spec
 from ipot.training import checkpoint
 from ipot.training.distributed import World, world
 from ipot.training.journal import Progress
@@ -149,10 +150,25 @@ def build_model(
         torch.manual_seed(seed)
         try:
             inner = kind(config, spec)
+        except Unsupported as error:
+            raise Unsupported(f"{error} {able(spec)}") from error
         except (ValueError, TypeError, RuntimeError) as error:
             raise RunError(f"the settings of {name} do not fit {spec.name}: {error}") from error
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
-    return normalized(inner, statistics or Statistics.identity(*sizes))
+    return wrap(inner, statistics or Statistics.identity(*sizes))
+
+
+def able(spec: Spec) -> str:
+    """Which models can do with what a problem provides, in a sentence."""
+    names = []
+    for name in registry.names("models"):
+        kind = registry.find("models", name)
+        needs = kind.needs | (
+            {Need.HISTORY} if issubclass(kind, OneStep) and spec.steps > 1 else set()
+        )
+        if needs <= spec.provides:
+            names.append(name)
+    return f"Models that can: {', '.join(names)}."
 
 
 def load_data(
@@ -300,9 +316,35 @@ def _trainer(
     train_data, validation = _splits(settings, store or Store(), place, here, report)
     model = build(settings, Statistics.of(train_data) if settings.normalize else None)
     _load_start(model, source)
-    return Trainer(
-        model, train_data, validation, settings.training, folder, place, RelativeL2(), here
-    )
+    model.examine(train_data)
+    refuse_subsets(model, settings.training)
+    objective = model.objective()
+    if objective is None:
+        objective = RelativeL2(model.spec, settings.training.unroll)
+    elif here.size > 1:
+        raise Unsupported(
+            f"{settings.model_name} keeps something for each sample: one process only"
+        )
+    return Trainer(model, train_data, validation, settings.training, folder, place, objective, here)
+
+
+def refuse_subsets(model: Operator, training: Training) -> None:
+    """Refuse random subsets where a model, or cutting trajectories, takes all of a mesh."""
+    bound = {
+        "points": {Need.GRID, Need.FIXED_POINTS, Need.SAME_POINTS, Need.EDGES},
+        "queries": {Need.SAME_POINTS},
+    }
+    for name, needs in bound.items():
+        if getattr(training, name) == 1:
+            continue
+        if found := sorted(need.value for need in needs & model.needs):
+            raise Unsupported(
+                f"a model that needs {found[0]} takes them all: set --training.{name} 1"
+            )
+        if training.unroll is not None:
+            raise Unsupported(
+                f"--training.unroll starts from true frames at all points: set --training.{name} 1"
+            )
 
 
 def _load_start(model: Operator, source: Run | None) -> None:

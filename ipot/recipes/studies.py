@@ -23,7 +23,7 @@ from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes.experiment import Experiment, SplitReport, load_data, restore
 from ipot.samples import Batch
-from ipot.spec import Need, Spec
+from ipot.spec import Spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def ask(
     place = choose(device)
     model, settings = restore(run, place, weights)
     data = seen_test_data(settings, question, store=store or Store(), device=place, report=report)
-    check_needs(model, data, settings.problem.spec)
+    model.examine(data)
     keys = {"store": store or Store(), "device": place, "report": report}
     found = answer(
         model, settings, question, data, batch=batch, guess=_guess(settings, question, keys)
@@ -178,17 +178,6 @@ def guess_error(guess: Tensor, data: Dataset) -> float | None:
     guess = guess.to(truth.device).unsqueeze(0)
     pairs = ((guess, data[i].truth.unsqueeze(0), None, None) for i in range(len(data)))
     return score(pairs).relative_l2
-
-
-def check_needs(model: Operator, data: Dataset, spec: Spec) -> None:
-    """A view may have taken away what a model needs."""
-    first = data[0]
-    lost = set()
-    if first.grid is None:
-        lost.add(Need.GRID)
-    if first.points.shape != first.queries.shape or not torch.equal(first.points, first.queries):
-        lost.add(Need.SAME_POINTS)
-    replace(spec, provides=spec.provides - lost).require(type(model).__name__, model.needs)
 
 
 def warn_outside(batch: Batch, spec: Spec) -> None:

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from ipot.data.dataset import Dataset
 from ipot.evaluation.metrics import relative_l2
 from ipot.samples import Batch
+from ipot.spec import Spec
+from ipot.training.unroll import pieces
 
 
 @runtime_checkable
@@ -26,7 +28,13 @@ class Objective(Protocol):
 
 
 class RelativeL2:
-    """The paper's loss, which is also its metric."""
+    """The paper's loss, which is also its metric; over whole rollouts, or over pieces of them."""
+
+    spec: Spec | None = None
+    unroll: int | None = None
+
+    def __init__(self, spec: Spec | None = None, unroll: int | None = None) -> None:
+        self.spec, self.unroll = spec, unroll
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
         """Nothing of its own."""
@@ -34,4 +42,6 @@ class RelativeL2:
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """The mean over samples of ‖prediction - target‖ / ‖target‖."""
+        if self.spec is not None and self.unroll is not None:
+            batch = pieces(batch, self.spec, self.unroll)
         return relative_l2(model(batch), batch.truth, mask=batch.query_mask).mean()

@@ -37,6 +37,9 @@ class Training:
     """Fraction of the input points seen in a step, drawn anew each time."""
     queries: float = 1.0
     """Fraction of the queries asked in a step, drawn anew each time."""
+    unroll: int | None = None
+    """Steps that a rollout is trained over: trajectories are cut into pieces of so many, each
+    starting from true frames. 1 is teacher forcing, None the whole rollout."""
     augment: bool = False
     """Turn every sample by a random symmetry of the problem."""
     precision: Literal["auto", "float32", "bf16", "float64"] = "auto"
@@ -60,7 +63,7 @@ class Training:
 
         for name in ("epochs", "batch", "learning_rate", "step_epochs"):
             check(0 < getattr(self, name) < math.inf, name, "be positive")
-        for name in ("minutes", "clip"):
+        for name in ("minutes", "clip", "unroll"):
             value = getattr(self, name)
             check(value is None or value > 0, name, "be positive or None")
         for name in ("weight_decay", "validate_every", "save_seconds", "workers"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -53,17 +54,26 @@ def choose(settings: Training, data: Dataset, device: torch.device, world: World
 def make_optimizer(
     model: nn.Module, settings: Training, groups: list, device: torch.device
 ) -> torch.optim.AdamW:
-    """AdamW, fused into one pass; on a GPU its rate is a tensor so that a graph can read it."""
+    """AdamW, fused into one pass; on a GPU its rate is a tensor so that a graph can read it.
+
+    A group of an objective's own may have a `factor` on the rate of the schedule.
+    """
     everything = [{"params": [p for p in model.parameters() if p.requires_grad]}, *groups]
     cuda = device.type == "cuda"
-    rate = torch.tensor(settings.learning_rate, device=device) if cuda else settings.learning_rate
-    return torch.optim.AdamW(
+    rate: Any = settings.learning_rate
+    if cuda:
+        rate = torch.tensor(rate, device=device)
+    optimizer = torch.optim.AdamW(
         everything,
         lr=rate,
         weight_decay=settings.weight_decay,
         fused=True,
         capturable=cuda,
     )
+    if cuda:  # a tensor of its own for each group, or the last factor would serve them all
+        for group in optimizer.param_groups:
+            group["lr"] = rate.clone()
+    return optimizer
 
 
 class Step:
@@ -149,8 +159,9 @@ class Step:
         self.fault.copy_(torch.where(bad, self.count, self.fault))
         self.count += 1
 
-    def _set_rate(self, rate: float) -> None:
+    def _set_rate(self, base: float) -> None:
         for group in self.optimizer.param_groups:
+            rate = base * group.get("factor", 1.0)
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)
             else:

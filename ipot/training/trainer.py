@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 from ipot import files
 from ipot.config import Run
 from ipot.data.dataset import Dataset
+from ipot.device import peak_memory, reset_peak_memory, synchronize
 from ipot.errors import Diverged, RunError
 from ipot.evaluation.evaluate import evaluate
 from ipot.models.base import Operator
@@ -51,9 +52,13 @@ class Result:
     epochs: int
     steps: int
     seconds: float
+    """Of the run, without its set-up."""
+    setup_seconds: float
+    """What compiling and capturing the first step took, the last time that the run was started."""
     step_kind: str
     precision: str
     peak_gib: float | None
+    """The most memory that was held: of the GPU, or of the process where there is none."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -145,6 +150,7 @@ class Trainer:
         self.step.loss_sum.fill_(self.state.loss_sum)
         self._validation_error = float("nan")
         self._validated = -1
+        self._setup = 0.0
 
     @property
     def _epoch(self) -> int:
@@ -162,10 +168,10 @@ class Trainer:
         journal = None
         if self.world.first:
             journal = Journal(self.folder.metrics, resume_step=state.step)
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats()
+        reset_peak_memory(self.device)
         began = time.monotonic() - state.seconds
         saved, watch = time.monotonic(), Speed()
+        fresh = self.step.kind != "eager"
         with remembered() as caught, fast_matmul():
             self.model.train()
             batches = self._batches()
@@ -174,6 +180,11 @@ class Trainer:
                 state.step += 1
                 if self.average:
                     self.average.update()
+                if fresh:
+                    # Compiling and capturing are not training: the clock starts behind them.
+                    synchronize(self.device)
+                    self._setup = time.monotonic() - began - state.seconds
+                    began, fresh = began + self._setup, False
                 state.seconds = self._clock(began)
                 watch.tick()
                 ended = state.step % per_epoch == 0
@@ -349,7 +360,6 @@ class Trainer:
         return "  ".join(shown)
 
     def _result(self) -> Result:
-        gpu = self.device.type == "cuda"
         result = Result(
             validation=self._validation_error,
             best_validation=self.state.best_validation,
@@ -358,9 +368,10 @@ class Trainer:
             epochs=self._epoch,
             steps=self.state.step,
             seconds=self.state.seconds,
+            setup_seconds=self._setup,
             step_kind=self.step.kind,
             precision=self.precision,
-            peak_gib=torch.cuda.max_memory_allocated() / 2**30 if gpu else None,
+            peak_gib=peak_memory(self.device),
         )
         if self.world.first:
             files.write_json(self.folder.result, result.as_dict())

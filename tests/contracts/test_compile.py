@@ -12,6 +12,8 @@ pytestmark = pytest.mark.compile
 def test_compiles_without_graph_breaks(name, variant):
     case = CASES[name]()
     model, batch = case.build(*variant), case.batch()
+    if not list(model.regions()):
+        pytest.skip("nothing of it is compiled")
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(batch), model(batch), atol=1e-10, rtol=1e-10)

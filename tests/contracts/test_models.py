@@ -72,13 +72,16 @@ def test_what_lies_in_the_padding_does_not_matter(case, variant):
 
 
 def test_the_order_of_the_inputs_does_not_matter(case, variant):
-    n = case.batch().points.shape[1]
-    if Need.GRID in case.build(*variant).needs or n == 0:
-        pytest.skip("the order is that of a grid, or there are no points")
+    """Where a model answers at its inputs, the answers follow them."""
     model, batch = case.build(*variant), case.batch()
+    n = batch.points.shape[1]
+    if {Need.GRID, Need.FIXED_POINTS} & model.needs or n == 0 or batch.edges is not None:
+        pytest.skip("the order has a meaning, or there are no points")
     order = torch.randperm(n, generator=torch.Generator().manual_seed(1))
-    shuffled = batch.take_points(order)
-    torch.testing.assert_close(ask(model, shuffled), ask(model, batch), **TIGHT)
+    shuffled, expected = dataclasses.replace(batch, grid=None).take_points(order), ask(model, batch)
+    if Need.SAME_POINTS in model.needs:
+        shuffled, expected = shuffled.take_queries(order), expected[:, :, order]
+    torch.testing.assert_close(ask(model, shuffled), expected, **TIGHT)
 
 
 def test_permuting_the_queries_permutes_the_answer(case, variant):
@@ -96,8 +99,10 @@ def test_every_input_and_every_query_matters(case, variant):
     model, batch = case.build(*variant), case.batch()
     names = ["values", "points", "queries", "parameters"]
     leaves = {n: getattr(batch, n) for n in names if getattr(batch, n) is not None}
-    if case.spec.channels == 0:
-        leaves.pop("values")
+    unread = {"values"} if case.spec.channels == 0 else set()
+    unread |= {"queries"} if Need.SAME_POINTS in model.needs else set()
+    unread |= {"points"} if Need.FIXED_POINTS in model.needs else set()
+    leaves = {n: t for n, t in leaves.items() if n not in unread}
     leaves = {n: t.clone().requires_grad_() for n, t in leaves.items() if t.numel()}
     _real(batch, model(dataclasses.replace(batch, **leaves))).square().sum().backward()
     for name, leaf in leaves.items():
@@ -214,7 +219,11 @@ def test_a_model_says_what_it_misses(need):
         def forward(self, batch):
             return batch.values
 
-    with pytest.raises(Unsupported, match=f"Picky needs {need.value}; toy has none"):
-        Picky(None, CASES["ragged"]().spec)
-    if need in CASES["grid"]().spec.provides:
-        Picky(None, CASES["grid"]().spec)
+    specs = [make().spec for make in CASES.values()]
+    assert any(need in spec.provides for spec in specs)
+    for spec in specs:
+        if need in spec.provides:
+            Picky(None, spec)
+            continue
+        with pytest.raises(Unsupported, match=f"Picky needs {need.value}; toy has none"):
+            Picky(None, spec)

@@ -8,7 +8,8 @@ from ipot.data.statistics import Statistics
 from ipot.evaluation.evaluate import evaluate
 from ipot.evaluation.metrics import relative_l2
 from ipot.evaluation.predict import predict, predictions
-from ipot.models.base import Operator, normalized
+from ipot.models._wrappers import wrap
+from ipot.models.base import Operator
 from ipot.models.ipot import IPOT, Config
 from ipot.samples import collate
 from ipot.spec import Need, Spec
@@ -67,20 +68,20 @@ def samples(make_sample, kind: str):
 @pytest.mark.parametrize("make_model", [latent, Direct])
 @pytest.mark.parametrize("rows", [1, 6, 7, 20, 1000])
 def test_chunked_is_whole(make_sample, kind, make_model, rows):
-    model = normalized(make_model(), Statistics.identity(1, 2))
+    model = wrap(make_model(), Statistics.identity(1, 2))
     batch = collate(list(samples(make_sample, kind)))
     torch.testing.assert_close(
         predict(model, batch, rows=rows), model(batch).detach(), atol=1e-6, rtol=1e-5
     )
 
 
-@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: normalized(m, Statistics.identity(1, 2))])
-def test_only_a_model_with_free_queries_is_asked_in_chunks(make_sample, wrap):
+@pytest.mark.parametrize("outer", [lambda m: m, lambda m: wrap(m, Statistics.identity(1, 2))])
+def test_only_a_model_with_free_queries_is_asked_in_chunks(make_sample, outer):
     batch = collate(list(samples(make_sample, "stacked")))
     free, bound = Direct(), AtThePoints()
-    predict(wrap(free), batch, rows=6)
+    predict(outer(free), batch, rows=6)
     assert free.asked == [2, 2, 2, 1]
-    predict(wrap(bound), batch, rows=6)
+    predict(outer(bound), batch, rows=6)
     assert bound.asked == [7]
 
 

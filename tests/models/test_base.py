@@ -5,7 +5,8 @@ import torch
 
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.statistics import Statistics
-from ipot.models.base import LatentOperator, Normalized, Operator, normalized, parameter_count
+from ipot.models._wrappers import Normalized, wrap
+from ipot.models.base import LatentOperator, Operator, parameter_count
 from ipot.models.ipot import IPOT, Config
 from ipot.samples import collate
 from ipot.spec import Need, Spec
@@ -42,7 +43,7 @@ def data(make_sample):
 
 def test_the_inner_model_sees_unit_scales_and_answers_in_physical_units(data):
     statistics = Statistics.of(data)
-    model = normalized(Echo(), statistics)
+    model = wrap(Echo(), statistics)
     out = model(collate(data.samples))
     seen = Statistics.of(Stacked(model.inner.seen))
     for name, tensor in seen.tensors().items():
@@ -54,15 +55,15 @@ def test_the_inner_model_sees_unit_scales_and_answers_in_physical_units(data):
 
 
 def test_answers_are_at_least_float32(data):
-    out = normalized(Echo(torch.bfloat16), Statistics.of(data))(collate(data.samples))
+    out = wrap(Echo(torch.bfloat16), Statistics.of(data))(collate(data.samples))
     assert out.dtype == torch.float32
 
 
 def test_the_scales_are_part_of_the_weights(data):
     statistics = Statistics.of(data)
-    state = normalized(Echo(), statistics).state_dict()
+    state = wrap(Echo(), statistics).state_dict()
     assert set(state) == set(statistics.tensors())
-    other = normalized(Echo(), Statistics.identity(2, 1, 1))
+    other = wrap(Echo(), Statistics.identity(2, 1, 1))
     other.load_state_dict(state)
     torch.testing.assert_close(
         other.output_scale.double(), statistics.output_scale, atol=0, rtol=1e-6
@@ -70,17 +71,17 @@ def test_the_scales_are_part_of_the_weights(data):
 
 
 def test_the_wrapper_needs_what_the_model_needs(data):
-    assert normalized(Echo(), Statistics.of(data)).needs == Echo.needs
+    assert wrap(Echo(), Statistics.of(data)).needs == Echo.needs
 
 
 def test_the_parts_stay_open_where_the_model_has_them():
     latent = IPOT(Config(latents=2, width=8, heads=2, cross_heads=2), SPEC)
     scales = Statistics.identity(2, 1, 1)
-    assert isinstance(normalized(latent, scales), LatentOperator)
-    plain = normalized(Echo(), scales)
+    assert isinstance(wrap(latent, scales), LatentOperator)
+    plain = wrap(Echo(), scales)
     assert isinstance(plain, Normalized)
     assert not isinstance(plain, LatentOperator)
-    assert list(normalized(latent, scales).regions()) == list(latent.regions())
+    assert list(wrap(latent, scales).regions()) == list(latent.regions())
     assert list(plain.regions()) == [plain.inner]
 
 

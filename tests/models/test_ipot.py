@@ -7,11 +7,11 @@ import pytest
 import torch
 from scipy.special import erf
 
-from ipot.models import ipot
+from ipot.models import base, ipot
 from ipot.models.base import parameter_count
 from ipot.models.ipot import IPOT, Config
 from ipot.recipes import paper
-from ipot.samples import Batch, collate
+from ipot.samples import collate
 from ipot.spec import Spec
 
 COUNTS = {
@@ -74,23 +74,6 @@ def test_a_tied_processor_is_one_block_repeated():
     torch.testing.assert_close(tied.step(ipot.Latent(state)).state, expected)
 
 
-def test_without_inducing_points_every_input_is_a_state():
-    facts = spec(p=2)
-    model = build(dataclasses.replace(SMALL, inducing=False), facts)
-    assert not any("latents" in n for n, _ in model.named_parameters())
-    batch = Batch(
-        points=torch.rand(2, 7, 2).double(),
-        values=torch.rand(2, 7, 1).double(),
-        queries=torch.rand(2, 3, 2).double(),
-        parameters=torch.rand(2, 2).double(),
-        point_mask=torch.tensor([[True] * 7, [True] * 4 + [False] * 3]),
-    )
-    latent = model.encode(batch)
-    assert latent.state.shape == (2, 7 + 2, 8)
-    assert latent.mask.sum(1).tolist() == [9, 6]
-    assert build(SMALL, facts).encode(batch).state.shape == (2, 5, 8)
-
-
 @pytest.mark.parametrize("shared", [True, False])
 def test_decoding_in_recomputed_pieces_changes_nothing(monkeypatch, make_sample, shared):
     times = tuple(float(t) for t in range(1, 6))
@@ -101,7 +84,7 @@ def test_decoding_in_recomputed_pieces_changes_nothing(monkeypatch, make_sample,
     )
     answers = []
     for rows in (1 << 20, 2 * 2 * 4, 1):  # at once, two steps at a time, one by one
-        monkeypatch.setattr(ipot, "ROWS_AT_ONCE", rows)
+        monkeypatch.setattr(base, "ROWS_AT_ONCE", rows)
         model = build()
         out = model(batch)
         out.square().sum().backward()

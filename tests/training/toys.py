@@ -12,7 +12,7 @@ import torch
 from ipot.config import Run
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.statistics import Statistics
-from ipot.models.base import normalized
+from ipot.models._wrappers import wrap
 from ipot.models.ipot import IPOT, Config
 from ipot.problems.base import Problem
 from ipot.samples import Batch, Sample
@@ -111,7 +111,7 @@ EVERYTHING = {
 def model(spec=SPEC, config=TINY, statistics=None, seed=0):
     torch.manual_seed(seed)
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
-    return normalized(IPOT(config, spec), statistics or Statistics.identity(*sizes))
+    return wrap(IPOT(config, spec), statistics or Statistics.identity(*sizes))
 
 
 def fit(path, *, data="stacked", objective=None, world=None, network=None, **settings) -> Result:

@@ -1,0 +1,208 @@
+"""What IPOT and a transformer without inducing points share: all but the state between them.
+
+tokens of the inputs -> state -> blocks of self-attention, at every step -> queries attend to it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ipot.errors import Unsupported
+from ipot.models.base import Latent, LatentOperator
+from ipot.nn.attention import AttentionBlock
+from ipot.nn.fourier import FourierFeatures
+from ipot.nn.points import Lift
+from ipot.samples import Batch
+from ipot.spec import Spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The sizes and choices that both have."""
+
+    width: int = 128
+    """Channels of the latent state."""
+    blocks: int = 4
+    """Self-attention blocks of the processor, applied at every step."""
+    heads: int = 8
+    """Heads of the processor."""
+    cross_heads: int = 4
+    """Heads of encoder and decoder."""
+    cross_head_width: int | None = None
+    """Channels of a head in encoder and decoder; None divides the width among the heads."""
+    cross_gain: float = 2.0
+    """Factor on the initial query and key projections of encoder and decoder: the larger, the
+    fewer points they attend to at first. At 1 they attend to almost all alike."""
+    bins: tuple[int, ...] = (16,)
+    """Frequencies of the position features, for each dimension or one number for all."""
+    max_frequency: tuple[float, ...] = (32.0,)
+    """Twice the highest frequency, for each dimension or one number for all."""
+    coordinates: Literal["unit", "raw"] = "unit"
+    """unit: map the domain to [-1, 1] and honour periods; raw: take coordinates as they come."""
+    feed_forward: int = 2
+    """Multiplier of the feed-forwards in processor and decoder."""
+    encoder_feed_forward: int = 2
+    """Multiplier of the feed-forward in the encoder."""
+    tied: bool = False
+    """One block applied `blocks` times, instead of as many different ones."""
+    lifted: bool = True
+    """Lift inputs and queries to the width by a small network before they are attended to."""
+    decoder: Literal["full", "narrow"] = "full"
+    """full: residual at full width, then a head; narrow: straight to the output channels."""
+    local: bool = True
+    """Start with attention to what is near, instead of to everything alike; needs lifted."""
+    output_scale: float = 1.0
+    """A fixed factor on the output."""
+
+    def __post_init__(self) -> None:
+        positive = ("width", "blocks", "heads", "cross_heads", "feed_forward")
+        for name in (*positive, "encoder_feed_forward", "cross_gain"):
+            if not getattr(self, name) > 0:
+                raise Unsupported(f"model.{name} must be positive, got {getattr(self, name)}")
+        if self.cross_head_width is not None and self.cross_head_width < 1:
+            raise Unsupported(f"model.cross_head_width must be positive: {self.cross_head_width}")
+        if self.local and not self.lifted:
+            raise Unsupported("model.local starts from lifted inputs: set model.local to False")
+        if not self.bins or min(self.bins) < 1:
+            raise Unsupported(f"model.bins must be positive, got {self.bins}")
+        if not self.max_frequency or not min(self.max_frequency) >= 2:
+            raise Unsupported(f"model.max_frequency must be 2 at least, got {self.max_frequency}")
+
+
+class Tokens(nn.Module):
+    """Inputs as tokens, and parameters as tokens of their own behind them."""
+
+    def __init__(self, config: Settings, spec: Spec) -> None:
+        super().__init__()
+        self.position = features(config, spec.domain, spec.periods)
+        self.width = config.width if config.lifted else self.position.width + spec.channels
+        self.lift = None
+        if config.lifted:
+            self.lift = Lift(self.position.width, spec.channels, config.width)
+        if spec.parameters:
+            shape = (len(spec.parameters), self.width)
+            self.parameter_offset = nn.Parameter(0.02 * torch.randn(shape))
+            self.parameter_slope = nn.Parameter(torch.randn(shape))
+
+    def tokens(
+        self,
+        points: Float[Tensor, "B1 N D"],
+        values: Float[Tensor, "B N C"],
+        parameters: Float[Tensor, "B P"] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> tuple[Float[Tensor, "B NP d"], Bool[Tensor, "B NP"] | None]:
+        """The tokens and their mask."""
+        tokens = self._embed(points, values)
+        if parameters is not None:
+            extra = self.parameter_offset + parameters.unsqueeze(-1) * self.parameter_slope
+            tokens = torch.cat([tokens, extra.to(tokens.dtype)], dim=1)
+            if mask is not None:
+                mask = torch.cat([mask, mask.new_ones(parameters.shape)], dim=1)
+        return tokens, mask
+
+    def _embed(self, points: Tensor, values: Tensor) -> Tensor:
+        position = self.position(points)
+        if self.lift is not None:
+            return self.lift(position, values).expand(values.shape[0], -1, -1)
+        position = position.expand(values.shape[0], -1, -1)
+        return torch.cat([position, values.to(position.dtype)], dim=-1)
+
+
+class Decoder(nn.Module):
+    """Queries attend to the latent state."""
+
+    def __init__(self, config: Settings, spec: Spec) -> None:
+        super().__init__()
+        self.position = features(config, spec.query_domain, spec.query_periods)
+        self.scale = config.output_scale
+        outputs = len(spec.outputs)
+        full = config.decoder == "full"
+        self.lift = Lift(self.position.width, 0, config.width) if config.lifted else None
+        queries = config.width if config.lifted else self.position.width
+        if full and queries != config.width:
+            raise ValueError('decoder="full" adds the queries to their update: it needs lifted')
+        self.block = AttentionBlock(
+            queries,
+            context=config.width,
+            heads=config.cross_heads,
+            head_width=config.cross_head_width,
+            out=config.width if full else outputs,
+            multiplier=config.feed_forward,
+            residual=full,
+            gain=config.cross_gain,
+        )
+        self.head = None
+        if full:
+            self.head = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, outputs))
+
+    def forward(
+        self,
+        state: Float[Tensor, "B Z d"],
+        queries: Float[Tensor, "B1 M E"],
+        mask: Bool[Tensor, "B Z"] | None = None,
+    ) -> Float[Tensor, "B M K"]:
+        """The fields at the queries; queries with a leading 1 are embedded once."""
+        embedded = self.position(queries)
+        if self.lift is not None:
+            embedded = self.lift(embedded)
+        out = self.block(embedded, state, mask)
+        if self.head is not None:
+            out = self.head(out)
+        return out * self.scale
+
+
+class Attentive(LatentOperator):
+    """An encoder of its own, a processor that steps, a decoder for any queries."""
+
+    def __init__(self, config: Settings, spec: Spec, encoder: nn.Module) -> None:
+        super().__init__(config, spec)
+        self.encoder = encoder
+        self.processor = nn.ModuleList(
+            AttentionBlock(config.width, heads=config.heads, multiplier=config.feed_forward)
+            for _ in range(1 if config.tied else config.blocks)
+        )
+        self.decoder = Decoder(config, spec)
+
+    def encode(self, batch: Batch) -> Latent:
+        """The encoder's state."""
+        return self.encoder(batch.points, batch.values, batch.parameters, batch.point_mask)
+
+    def step(self, latent: Latent) -> Latent:
+        """One pass through the processor advances the state by one `dt`."""
+        state = latent.state
+        for index in range(self.config.blocks):
+            block = self.processor[0 if self.config.tied else index]
+            state = block(state, None, latent.mask)
+        return Latent(state, latent.mask)
+
+    def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
+        """Queries attend to the state."""
+        return self.decoder(latent.state, queries, latent.mask)
+
+    def regions(self) -> Iterator[nn.Module]:
+        """Encoder, blocks and decoder: a rollout repeats the blocks, so they compile once."""
+        yield self.encoder
+        yield from self.processor
+        yield self.decoder
+
+
+def features(config: Settings, domain, periods) -> FourierFeatures:
+    """Position features of a space, one number of the config serving all dimensions if alone."""
+    dimension = len(domain)
+    bins = config.bins * dimension if len(config.bins) == 1 else config.bins
+    highest = config.max_frequency
+    highest = highest * dimension if len(highest) == 1 else highest
+    if len(bins) != dimension or len(highest) != dimension:
+        raise ValueError(
+            f"bins {config.bins} and max_frequency {config.max_frequency} must have "
+            f"{dimension} numbers, or one for all"
+        )
+    if config.coordinates == "raw":
+        return FourierFeatures(bins, highest)
+    return FourierFeatures(bins, highest, domain=domain, periods=periods)

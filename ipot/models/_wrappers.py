@@ -1,0 +1,153 @@
+"""Models around models: the scales of the data, and steps in physical space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ipot.data.dataset import Dataset
+from ipot.data.statistics import Statistics
+from ipot.models.base import Latent, LatentOperator, OneStep, Operator
+from ipot.samples import Batch
+
+
+class Wrapper(Operator):
+    """A model that passes on what its inner one says of itself."""
+
+    def __init__(self, inner: Operator) -> None:
+        super().__init__(inner.config, inner.spec)
+        self.inner: Any = inner
+        self.needs = inner.needs
+
+    def regions(self) -> Iterator[nn.Module]:
+        """The inner model's."""
+        yield from self.inner.regions()
+
+    def objective(self) -> Any:
+        """The inner model's."""
+        return self.inner.objective()
+
+    def examine(self, data: Dataset) -> None:
+        """As the inner model does."""
+        self.inner.examine(data)
+
+
+class Normalized(Wrapper):
+    """A model inside the scales of its training data, physical units outside.
+
+    The statistics are buffers: a checkpoint is whole by itself.
+    """
+
+    input_mean: Tensor
+    input_scale: Tensor
+    output_mean: Tensor
+    output_scale: Tensor
+    parameter_mean: Tensor
+    parameter_scale: Tensor
+
+    def __init__(self, inner: Operator, statistics: Statistics) -> None:
+        super().__init__(inner)
+        for name, value in statistics.tensors().items():
+            self.register_buffer(name, value.float())
+
+    def normalize(self, batch: Batch) -> Batch:
+        """The batch as the inner model sees it."""
+        self.spec.check(batch)
+        values = (batch.values - self.input_mean) / self.input_scale
+        parameters = batch.parameters
+        if parameters is not None:
+            parameters = (parameters - self.parameter_mean) / self.parameter_scale
+        return replace(batch, values=values, parameters=parameters)
+
+    def denormalize(self, out: Tensor) -> Tensor:
+        """What the inner model answers, in physical units and at least float32."""
+        out = out.to(torch.promote_types(out.dtype, self.output_mean.dtype))
+        return out * self.output_scale + self.output_mean
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
+        """Predict in physical units."""
+        return self.denormalize(self.inner(self.normalize(batch)))
+
+
+class NormalizedLatent(Normalized, LatentOperator):
+    """The same for a model whose parts are open to callers."""
+
+    def encode(self, batch: Batch) -> Latent:
+        """The inner model's state, from physical units."""
+        return self.inner.encode(self.normalize(batch))
+
+    def step(self, latent: Latent) -> Latent:
+        """The inner model's."""
+        return self.inner.step(latent)
+
+    def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
+        """The fields in physical units."""
+        return self.denormalize(self.inner.decode(latent, queries))
+
+    def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
+        """The fields at several states, in physical units."""
+        return self.denormalize(self.inner.decode_all(states, queries))
+
+
+class Autoregressive(Wrapper):
+    """A model of one step, applied again and again to its own answers.
+
+    The oldest of the past frames makes room for each new one; channels behind them stay. Where
+    the queries are not the input points, the state goes on at the points and is asked at the
+    queries besides.
+    """
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
+        """Roll on to every time of the batch."""
+        wanted, frame = self.steps(batch.times), len(self.spec.outputs)
+        history = self.spec.history * frame
+        past, static = batch.values[..., :history], batch.values[..., history:]
+        bound = batch.asked_where_seen or batch.points is batch.queries
+        answers = []
+        for step in range(1, wanted[-1] + 1):
+            here = replace(batch, values=torch.cat([past, static], -1), times=(self.spec.dt,))
+            here = replace(here, targets=None)
+            asked = step == wanted[len(answers)]
+            if asked:
+                answers.append(self.inner(self._moved(here, len(answers))))
+            if step == wanted[-1]:
+                break
+            state = answers[-1] if asked and bound else self.inner(self._at_points(here))
+            past = torch.cat([past[..., frame:], self._real(state[:, 0], batch)], -1)
+        return torch.cat(answers, 1)
+
+    def _moved(self, batch: Batch, place: int) -> Batch:
+        """The batch with the queries of one of its times."""
+        if batch.queries.ndim == 3:
+            return batch
+        return replace(batch, queries=batch.queries[:, place])
+
+    def _at_points(self, batch: Batch) -> Batch:
+        """The batch asked at its own input points."""
+        return replace(
+            batch,
+            queries=batch.points,
+            query_mask=batch.point_mask,
+            query_grid=batch.grid,
+            weights=None,
+        )
+
+    def _real(self, frame: Tensor, batch: Batch) -> Tensor:
+        """Nothing at padding: what a model answers there must not grow from step to step."""
+        mask = batch.point_mask
+        return frame if mask is None else frame * mask.unsqueeze(-1)
+
+
+def wrap(inner: Operator, statistics: Statistics) -> Operator:
+    """A model as it is trained and stored: in the scales of its data, through all of its steps."""
+    if isinstance(inner, LatentOperator):
+        return NormalizedLatent(inner, statistics)
+    model = Normalized(inner, statistics)
+    if isinstance(inner, OneStep) and inner.spec.history:
+        return Autoregressive(model)
+    return model

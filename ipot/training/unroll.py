@@ -1,0 +1,81 @@
+"""Trajectories cut into pieces: teacher forcing, and everything between it and whole rollouts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ipot.errors import DataError, Unsupported
+from ipot.samples import Batch
+from ipot.spec import Spec
+
+
+def pieces(batch: Batch, spec: Spec, steps: int) -> Batch:
+    """A batch of P pieces for each sample, (B P) in all, that start from true frames.
+
+    The frames that a piece starts from are the inputs, or targets of the steps before it; channels
+    behind the past frames stay. What is left of a trajectory behind the last whole piece is not
+    used. With as many steps as the batch has times, it comes back as it is.
+    """
+    times, frame = len(batch.times), len(spec.outputs)
+    if steps == times:
+        return batch
+    _refuse(batch, spec, steps)
+    count, history = times // steps, spec.history
+    past = batch.values[..., : history * frame].unflatten(-1, (history, frame)).transpose(1, 2)
+    frames = torch.cat([past, batch.truth.to(past.dtype)], 1)
+    # Piece p sees frames p k ... p k + h - 1 and is asked for the k behind them.
+    values = torch.stack([frames[:, p * steps : p * steps + history] for p in range(count)], 1)
+    targets = [frames[:, history + p * steps : history + (p + 1) * steps] for p in range(count)]
+    values = values.transpose(2, 3).flatten(3).flatten(0, 1)
+    static = batch.values[..., history * frame :]
+
+    def again(tensor: Tensor | None) -> Any:
+        if tensor is None or (tensor.shape[0] == 1 and batch.size != 1):
+            return tensor
+        return tensor.repeat_interleave(count, 0)
+
+    return replace(
+        batch,
+        points=again(batch.points),
+        values=torch.cat([values, static.repeat_interleave(count, 0)], -1),
+        queries=again(batch.queries),
+        targets=torch.stack(targets, 1).flatten(0, 1),
+        times=tuple(spec.dt * (k + 1) for k in range(steps)),
+        parameters=again(batch.parameters),
+        weights=again(batch.weights),
+        point_mask=again(batch.point_mask),
+        query_mask=again(batch.query_mask),
+        edges=_edges(batch, count),
+        index=again(batch.index),
+    )
+
+
+def _refuse(batch: Batch, spec: Spec, steps: int) -> None:
+    if not spec.history:
+        raise Unsupported(
+            f"{spec.name} has no past frames among its inputs, so a rollout cannot start in its "
+            "middle: leave --training.unroll out"
+        )
+    if steps > len(batch.times):
+        raise Unsupported(f"--training.unroll {steps} of only {len(batch.times)} steps")
+    if batch.values.shape[1] != batch.truth.shape[2] or batch.queries.ndim == 4:
+        raise DataError(
+            f"true frames are needed at the input points: {batch.values.shape[1]} points, "
+            f"{batch.truth.shape[2]} queries. Leave --training.unroll out."
+        )
+    apart = [t / spec.dt - (i + 1) for i, t in enumerate(batch.times)]
+    if max(map(abs, apart)) > 1e-6 * len(apart):
+        raise DataError(f"pieces of a rollout need every step of it, got the times {batch.times}")
+
+
+def _edges(batch: Batch, count: int) -> Tensor | None:
+    """Edges are numbered over the rows of the whole batch, which now has more samples."""
+    if batch.edges is None:
+        return None
+    rows = batch.values.shape[1]
+    sample, node = batch.edges // rows, batch.edges % rows
+    return torch.cat([(sample * count + p) * rows + node for p in range(count)], 1)
