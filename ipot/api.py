@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from ipot.data import fill
 from ipot.device import choose
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
+from ipot.problems.base import GridProblem
 from ipot.recipes.experiment import Experiment, experiment, restore, resume, run
 from ipot.recipes.studies import Question, ask, warn_outside
 from ipot.samples import Sample, collate
+from ipot.spec import Need
 
 __all__ = ["Experiment", "Question", "Surrogate", "ask", "experiment", "load", "resume", "run"]
 
@@ -33,15 +37,45 @@ class Surrogate:
         *,
         steps: int | None = None,
         parameters: np.ndarray | None = None,
+        fill: str | None = None,
     ) -> np.ndarray:
         """The fields (T, M, K) at queries (M, E), from values (N, C) at points (N, D).
 
         A time-dependent problem answers at its training horizon, or at as many `steps` as asked.
+        `fill` interpolates the values onto the grid of `places` first, for a system that needs it.
         """
         sample = self.sample(points, values, queries, steps=steps, parameters=parameters)
-        batch = collate([sample]).to(self.device)
+        if fill is not None:
+            sample = self._filled(sample, fill)
+        batch = collate([self._gridded(sample)]).to(self.device)
         warn_outside(batch, self.spec)
         return predict(self.model, batch)[0].cpu().numpy()
+
+    def places(self) -> np.ndarray:
+        """The points (N, D) of the grid that the operator was trained on."""
+        problem = self.settings.problem
+        if not isinstance(problem, GridProblem):
+            raise Unsupported(f"{problem.name} has no grid of its own")
+        return problem.coordinates(problem.resolution).float().numpy()
+
+    def _filled(self, sample: Sample, method: str) -> Sample:
+        """The values on the grid of training, interpolated."""
+        places = torch.from_numpy(self.places())
+        values = fill.carried(sample.points, sample.values, places, self.spec, method)
+        return replace(sample, points=places, values=values)
+
+    def _gridded(self, sample: Sample) -> Sample:
+        """The sample with the grids that its points and queries are, if any."""
+        problem, model = self.settings.problem, self.model
+        if isinstance(problem, GridProblem):
+            grid, asked = problem.grid_of(sample.points), problem.grid_of(sample.queries)
+            sample = replace(sample, grid=grid, query_grid=asked)
+        if Need.GRID in model.needs and sample.grid is None:
+            raise Unsupported(
+                f"a model that needs {Need.GRID.value} cannot take these {len(sample.points)}: "
+                f"they are no grid of {problem.name}. --fill linear interpolates onto its own."
+            )
+        return sample
 
     def sample(
         self,

@@ -16,6 +16,7 @@ COMMANDS = {
     "generate": "fill the data folder for a problem",
     "era5": "what to download for the problem era5, and whether a file will do",
     "train": "train a model on a problem, or continue a run",
+    "compare": "several systems on one problem: the same data, the same minutes, one table",
     "evaluate": "score a run on test data: fewer sensors, other resolutions, longer horizons",
     "predict": "answer at any queries for inputs from a file",
     "plot": "pictures of a run: fields, rollouts, error curves, the loss",

@@ -49,6 +49,9 @@ class Spec:
     symmetries: tuple[str, ...] = ()
     provides: frozenset[Need] = frozenset()
     """What models may need; points and history follow from the other fields."""
+    shape: tuple[int, ...] = ()
+    """Input points along every axis of their grid, or their number alone, where the same points
+    serve all samples: a system that is bound to its sensors is sized from it."""
 
     def __post_init__(self) -> None:
         # Inputs and queries share a space unless the problem says otherwise.
@@ -65,7 +68,8 @@ class Spec:
         known = {Need.HISTORY} if self.history else set()
         if self.inputs or not self.parameters:
             known.add(Need.POINTS)
-        object.__setattr__(self, "provides", self.provides | known)
+        given = self.provides - {Need.HISTORY, Need.POINTS}
+        object.__setattr__(self, "provides", given | known)
 
     @property
     def dimension(self) -> int:

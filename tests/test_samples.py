@@ -169,6 +169,17 @@ def test_take_is_collate_of_the_chosen(make_sample):
     assert batch.query_mask.tolist() == [[True] * 4, [True] * 3 + [False]]
 
 
+def test_a_batch_knows_which_samples_it_holds(make_sample):
+    batch = collate([make_sample(n, seed=n) for n in (7, 3, 5)])
+    assert batch.index.tolist() == [7, 3, 5]
+    assert batch.take(torch.tensor([2, 0, 2])).index.tolist() == [5, 7, 5]
+    assert batch.take_points(torch.tensor([0])).index.tolist() == [7, 3, 5]
+    assert batch.take_queries(torch.tensor([0])).index.tolist() == [7, 3, 5]
+    assert batch.astype(torch.float64).index.dtype == torch.int64
+    unknown = dataclasses.replace(batch, index=None)
+    assert unknown.take(torch.tensor([1])).index is None
+
+
 def test_take_of_a_batch_of_one_repeats_its_mesh(make_sample):
     twice = collate([make_sample()]).take(torch.tensor([0, 0]))
     assert twice.size == 2

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from ipot.data.store import Store
+from ipot.recipes import systems
 from ipot.recipes.experiment import Experiment
 from ipot.report.tables import bytes_
 from ipot.training.journal import Progress, duration
@@ -66,7 +67,8 @@ def small_if_asked(base: Experiment, arguments: Sequence[str]) -> Experiment:
     if "--small" not in arguments:
         return base
     counts = replace(base.data, train=32, validation=8, test=8)
-    return replace(base, problem=base.problem.small(), data=counts)
+    model = systems.small(base.model_name, base.model)
+    return replace(base, problem=base.problem.small(), data=counts, model=model)
 
 
 class Generation:

@@ -39,6 +39,9 @@ class Evaluate:
     mask: str | None = None
     """Hide inputs: disk leaves a hole in the middle, left, right and border keep that part alone;
     a problem may have masks of its own."""
+    fill: str | None = None
+    """Interpolate the inputs that --mask and --keep hide from those that are seen, for a system
+    that takes all of them: linear, cubic or nearest."""
     steps: int | None = None
     """Steps of the rollout, also more than in training."""
     samples: int | None = None
@@ -66,6 +69,7 @@ def main(arguments: list[str]) -> None:
         resolution=flags.resolution,
         query_resolution=flags.query_resolution,
         mask=flags.mask,
+        fill=flags.fill,
         steps=flags.steps,
         samples=flags.samples,
         seed=flags.seed,

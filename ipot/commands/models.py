@@ -10,7 +10,7 @@ from ipot.commands.common import emit, parse, show
 from ipot.config import to_dict
 from ipot.errors import Unsupported
 from ipot.models.base import parameter_count
-from ipot.recipes import paper
+from ipot.recipes import paper, published
 from ipot.recipes.experiment import build_model, experiment
 
 
@@ -18,6 +18,7 @@ from ipot.recipes.experiment import build_model, experiment
 class Models:
     """List the models, their size for a problem and preset, and what each needs of the data.
 
+    Beside our count stands the published one, where a paper has printed any for the problem.
     With --preset paper any of the paper's eight problems can be named, whether or not its data can
     be generated yet: the parameter counts need only the sizes in the paper's tables.
     """
@@ -39,17 +40,22 @@ def main(arguments: list[str]) -> None:
         return
     from ipot.report.tables import table
 
-    columns = ["model", "parameters", "needs", "about"]
-    cells = [
-        [
-            r["name"],
-            f"{r['parameters']:,}" if r["parameters"] else r["unsupported"],
-            ", ".join(r["needs"]) or "any points, any queries",
-            r["about"],
-        ]
-        for r in rows
-    ]
+    columns = ["model", "parameters", "published parameters", "needs", "about"]
+    if not any(r["published_parameters"] for r in rows):
+        columns.remove("published parameters")
+    cells = [[_cells(r)[column] for column in columns] for r in rows]
     show(table(f"Models for {flags.problem}, preset {flags.preset}", columns, cells))
+
+
+def _cells(facts: dict) -> dict[str, str | None]:
+    printed = facts["published_parameters"]
+    return {
+        "model": facts["name"],
+        "parameters": f"{facts['parameters']:,}" if facts["parameters"] else facts["unsupported"],
+        "published parameters": f"{printed / 1e6:.2f} M" if printed else None,
+        "needs": ", ".join(facts["needs"]) or "any points, any queries",
+        "about": facts["about"],
+    }
 
 
 def _facts(name: str, problem: str, preset: str) -> dict:
@@ -60,6 +66,7 @@ def _facts(name: str, problem: str, preset: str) -> dict:
         "about": about,
         "needs": sorted(need.value for need in kind.needs),
         "parameters": None,
+        "published_parameters": _published(name, problem),
     }
     try:
         if name == "ipot" and preset == "paper" and problem not in registry.names("problems"):
@@ -72,3 +79,12 @@ def _facts(name: str, problem: str, preset: str) -> dict:
     except Unsupported as error:
         facts["unsupported"] = str(error)
     return facts
+
+
+def _published(name: str, problem: str) -> int | None:
+    """The count that a paper prints for a model on the problem as it is by default."""
+    viscosity = None
+    if "." in problem or problem in registry.names("problems"):
+        viscosity = getattr(registry.find("problems", problem), "viscosity", None)
+    found = published.quoted(problem, name, "parameters", viscosity=viscosity)
+    return found.parameters if found else None

@@ -18,11 +18,11 @@ from ipot.errors import DataError, UnknownName, Unsupported
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
 from ipot.problems.base import GridProblem
-from ipot.recipes.experiment import Experiment, restore
-from ipot.recipes.studies import Question, answer, seen_test_data
+from ipot.recipes.experiment import WHOLE, Experiment, restore
+from ipot.recipes.studies import Question, answer, examine, seen_test_data
 from ipot.report import plots
 from ipot.samples import Sample, collate
-from ipot.spec import Spec
+from ipot.spec import Need, Spec
 from ipot.training.journal import read
 
 KINDS = ("fields", "rollout", "loss", "sensors", "resolution", "time")
@@ -51,6 +51,8 @@ class Plot:
     """Points a side of the queries."""
     mask: str | None = None
     """Only the inputs of a region."""
+    fill: str | None = None
+    """Interpolate the inputs that are hidden from those that are seen: linear, cubic or nearest."""
     steps: int | None = None
     """Steps of the rollout."""
     samples: int = 20
@@ -87,6 +89,7 @@ class Studio:
             resolution=flags.resolution,
             query_resolution=flags.query_resolution,
             mask=flags.mask,
+            fill=flags.fill,
             steps=flags.steps,
         )
 
@@ -114,7 +117,9 @@ class Studio:
         """The pictures that this problem has."""
         moving = self.spec.steps > 1
         grid = isinstance(self.settings.problem, GridProblem)
-        chosen = {"rollout": moving, "time": moving, "resolution": grid}
+        free = Need.SAME_POINTS not in self.model.needs
+        some = self.flags.fill is not None or not WHOLE & self.model.needs
+        chosen = {"rollout": moving, "time": moving, "resolution": grid and free, "sensors": some}
         return [kind for kind in KINDS if chosen.get(kind, True)]
 
     def fields(self) -> Any:
@@ -185,7 +190,9 @@ class Studio:
 
     def _data(self, question: Question) -> Any:
         keys = {"store": self.store, "device": self.device, "report": Generation(self.store)}
-        return seen_test_data(self.settings, question, **keys)
+        data = seen_test_data(self.settings, question, **keys)
+        examine(self.model, data, question)
+        return data
 
     def _title(self) -> str:
         return f"{self.settings.problem_name}: {self.question.describe()}"

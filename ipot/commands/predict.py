@@ -42,6 +42,9 @@ class Predict:
     """An .npy file (M, E), or an .npz with `queries`; those of the input unless said."""
     grid: int | None = None
     """Ask on a regular grid over the domain, with so many points a side."""
+    fill: str | None = None
+    """Interpolate the inputs onto the grid of training, for a system that takes nothing else:
+    linear, cubic or nearest. The answer is on that grid unless said."""
     steps: int | None = None
     """Steps of the rollout; the training horizon unless said."""
     device: str = "auto"
@@ -59,6 +62,8 @@ def main(arguments: list[str]) -> None:
     missing = [] if spec.parameters else [k for k in ("points", "values") if k not in case]
     if missing:
         raise DataError(f"{flags.input} lacks {' and '.join(missing)}; it has {', '.join(case)}")
+    if flags.fill is not None:
+        case.setdefault("queries", surrogate.places())
     queries = _queries(flags, case, spec)
     prediction = surrogate.predict(
         case.get("points"),
@@ -66,6 +71,7 @@ def main(arguments: list[str]) -> None:
         queries,
         steps=flags.steps,
         parameters=case.get("parameters"),
+        fill=flags.fill,
     )
     times = spec.dt * np.arange(1, len(prediction) + 1)
     write_arrays(flags.output, queries=queries, prediction=prediction, times=times)

@@ -42,7 +42,7 @@ class Train:
     preset: str = "default"
     """default: our own settings; paper: the paper's tables."""
     small: bool = False
-    """Sizes for a first look: a small problem and few samples, which other flags may change."""
+    """Sizes for a first look: small problem, small model, few samples; other flags change them."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Continue this run; beside it only --data, --device, --quiet and --json."""
     start_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None

@@ -136,6 +136,10 @@ class Ragged:
                     raise DataError(f"sample {sample.index} has no targets")
                 for name in ("points", "values", "queries", "targets", "parameters", "weights"):
                     check_finite(f"{name} of sample {sample.index}", getattr(sample, name))
+        # Numbered by their place, whatever they were before: some systems keep something for each.
+        self.samples = [
+            s if s.index == i else replace(s, index=i) for i, s in enumerate(self.samples)
+        ]
 
     def __len__(self) -> int:
         return len(self.samples)

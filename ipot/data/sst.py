@@ -24,6 +24,8 @@ SCALE = 100
 """Steps of a degree that are kept."""
 # Differences lie around zero: shifted, almost all of them have a low byte alone.
 SHIFT = 128
+POINTS = 2040
+"""Ocean points of the record."""
 ARRAYS = ("sst", "date", "lat", "lon")
 COMPACT = ("low", "high", "start", "lat", "lon")
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from ipot.errors import Unsupported
 from ipot.models.base import Latent, LatentOperator
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.fourier import FourierFeatures
-from ipot.nn.points import Lift
+from ipot.nn.fourier import FourierFeatures, for_all
+from ipot.nn.points import Lift, ParameterTokens
 from ipot.samples import Batch
 from ipot.spec import Spec
 
@@ -75,7 +75,7 @@ class Settings:
             raise Unsupported(f"model.max_frequency must be 2 at least, got {self.max_frequency}")
 
 
-class Tokens(nn.Module):
+class Tokens(ParameterTokens):
     """Inputs as tokens, and parameters as tokens of their own behind them."""
 
     def __init__(self, config: Settings, spec: Spec) -> None:
@@ -85,10 +85,7 @@ class Tokens(nn.Module):
         self.lift = None
         if config.lifted:
             self.lift = Lift(self.position.width, spec.channels, config.width)
-        if spec.parameters:
-            shape = (len(spec.parameters), self.width)
-            self.parameter_offset = nn.Parameter(0.02 * torch.randn(shape))
-            self.parameter_slope = nn.Parameter(torch.randn(shape))
+        self.start_parameters(len(spec.parameters), self.width)
 
     def tokens(
         self,
@@ -98,13 +95,7 @@ class Tokens(nn.Module):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> tuple[Float[Tensor, "B NP d"], Bool[Tensor, "B NP"] | None]:
         """The tokens and their mask."""
-        tokens = self._embed(points, values)
-        if parameters is not None:
-            extra = self.parameter_offset + parameters.unsqueeze(-1) * self.parameter_slope
-            tokens = torch.cat([tokens, extra.to(tokens.dtype)], dim=1)
-            if mask is not None:
-                mask = torch.cat([mask, mask.new_ones(parameters.shape)], dim=1)
-        return tokens, mask
+        return self.join(self._embed(points, values), parameters, mask)
 
     def _embed(self, points: Tensor, values: Tensor) -> Tensor:
         position = self.position(points)
@@ -194,15 +185,7 @@ class Attentive(LatentOperator):
 
 def features(config: Settings, domain, periods) -> FourierFeatures:
     """Position features of a space, one number of the config serving all dimensions if alone."""
-    dimension = len(domain)
-    bins = config.bins * dimension if len(config.bins) == 1 else config.bins
-    highest = config.max_frequency
-    highest = highest * dimension if len(highest) == 1 else highest
-    if len(bins) != dimension or len(highest) != dimension:
-        raise ValueError(
-            f"bins {config.bins} and max_frequency {config.max_frequency} must have "
-            f"{dimension} numbers, or one for all"
-        )
+    bins, highest = for_all(len(domain), config.bins, config.max_frequency)
     if config.coordinates == "raw":
         return FourierFeatures(bins, highest)
     return FourierFeatures(bins, highest, domain=domain, periods=periods)

@@ -14,6 +14,7 @@ from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.models.base import Latent, LatentOperator, OneStep, Operator
 from ipot.samples import Batch
+from ipot.spec import Need
 
 
 class Wrapper(Operator):
@@ -23,6 +24,11 @@ class Wrapper(Operator):
         super().__init__(inner.config, inner.spec)
         self.inner: Any = inner
         self.needs = inner.needs
+
+    @property
+    def name(self) -> str:
+        """The inner model's."""
+        return self.inner.name
 
     def regions(self) -> Iterator[nn.Module]:
         """The inner model's."""
@@ -107,40 +113,45 @@ class Autoregressive(Wrapper):
         wanted, frame = self.steps(batch.times), len(self.spec.outputs)
         history = self.spec.history * frame
         past, static = batch.values[..., :history], batch.values[..., history:]
-        bound = batch.asked_where_seen or batch.points is batch.queries
-        answers = []
+        bound, answers = self._bound(batch), []
         for step in range(1, wanted[-1] + 1):
-            here = replace(batch, values=torch.cat([past, static], -1), times=(self.spec.dt,))
-            here = replace(here, targets=None)
+            values = torch.cat([past, static], -1)
             asked = step == wanted[len(answers)]
             if asked:
-                answers.append(self.inner(self._moved(here, len(answers))))
+                answers.append(self.inner(self._ahead(batch, values, len(answers))))
             if step == wanted[-1]:
                 break
-            state = answers[-1] if asked and bound else self.inner(self._at_points(here))
+            state = answers[-1] if asked and bound else self.inner(self._at_points(batch, values))
             past = torch.cat([past[..., frame:], self._real(state[:, 0], batch)], -1)
         return torch.cat(answers, 1)
 
-    def _moved(self, batch: Batch, place: int) -> Batch:
-        """The batch with the queries of one of its times."""
-        if batch.queries.ndim == 3:
-            return batch
-        return replace(batch, queries=batch.queries[:, place])
+    def _bound(self, batch: Batch) -> bool:
+        """Whether an answer at the queries is one at the input points too."""
+        same = batch.asked_where_seen or batch.points is batch.queries
+        return batch.queries.ndim == 3 and (same or Need.SAME_POINTS in self.needs)
 
-    def _at_points(self, batch: Batch) -> Batch:
-        """The batch asked at its own input points."""
+    def _ahead(self, batch: Batch, values: Tensor, place: int) -> Batch:
+        """The batch one step before one of its times, with the queries of that time."""
+        queries = batch.queries if batch.queries.ndim == 3 else batch.queries[:, place]
+        return replace(batch, values=values, queries=queries, times=(self.spec.dt,), targets=None)
+
+    def _at_points(self, batch: Batch, values: Tensor) -> Batch:
+        """The same asked at its own input points."""
         return replace(
             batch,
+            values=values,
             queries=batch.points,
             query_mask=batch.point_mask,
             query_grid=batch.grid,
             weights=None,
+            times=(self.spec.dt,),
+            targets=None,
         )
 
     def _real(self, frame: Tensor, batch: Batch) -> Tensor:
         """Nothing at padding: what a model answers there must not grow from step to step."""
         mask = batch.point_mask
-        return frame if mask is None else frame * mask.unsqueeze(-1)
+        return frame if mask is None else frame.masked_fill(~mask.unsqueeze(-1), 0.0)
 
 
 def wrap(inner: Operator, statistics: Statistics) -> Operator:

@@ -38,6 +38,11 @@ class Operator(nn.Module, ABC):
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
         """The prediction at every time and query of a batch."""
 
+    @property
+    def name(self) -> str:
+        """What the registry knows the model by; the dotted path of one that lives elsewhere."""
+        return type(self).__module__.removeprefix("ipot.models.")
+
     def regions(self) -> Iterator[nn.Module]:
         """The parts worth compiling one by one; the whole model unless a model knows better."""
         yield self
@@ -55,9 +60,14 @@ class Operator(nn.Module, ABC):
         lost = set()
         if first.grid is None:
             lost.add(Need.GRID)
-        same = first.points.shape == first.queries.shape
-        if not same or not torch.equal(first.points, first.queries):
+        if first.edges is None:
+            lost.add(Need.EDGES)
+        if not _alike(first.points, first.queries):
             lost.add(Need.SAME_POINTS)
+        count = torch.Size(self.spec.shape).numel() if self.spec.shape else len(first.points)
+        fixed = all(_alike(first.points, data[i].points) for i in range(len(data)))
+        if not fixed or len(first.points) != count:
+            lost.add(Need.FIXED_POINTS)
         spec = replace(self.spec, provides=self.spec.provides - lost)
         spec.require(type(self).__name__, self.needs)
 
@@ -179,6 +189,10 @@ class LatentOperator(Operator):
         if queries.shape[0] != 1:
             queries = queries.repeat_interleave(count, dim=0)
         return self.decode(Latent(state, mask), queries).unflatten(0, (size, count))
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one is other or (one.shape == other.shape and torch.equal(one, other))
 
 
 def parameter_count(model: nn.Module) -> int:

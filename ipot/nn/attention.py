@@ -40,9 +40,9 @@ def plain_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
 class MultiHead(nn.Module):
     """Multi-head attention with LayerNorm on its query, key and value inputs.
 
-    Query, key and value projections have no bias, the output projection has one. Without `context`
-    at construction it is self-attention: one norm serves all three. `gain` multiplies the initial
-    query and key projections: at 1 the attention starts out almost uniform.
+    Query, key and value projections have no bias unless asked for, the output projection has one.
+    Without `context` at construction it is self-attention: one norm serves all three. `gain`
+    multiplies the initial query and key projections: at 1 the attention starts out almost uniform.
     """
 
     def __init__(
@@ -54,14 +54,15 @@ class MultiHead(nn.Module):
         head_width: int,
         out: int,
         gain: float = 1.0,
+        bias: bool = False,
     ) -> None:
         super().__init__()
         inner = heads * head_width
         self.heads = heads
         self.norm = nn.LayerNorm(width)
         self.norm_context = None if context is None else nn.LayerNorm(context)
-        self.to_query = nn.Linear(width, inner, bias=False)
-        self.to_key_value = nn.Linear(width if context is None else context, 2 * inner, bias=False)
+        self.to_query = nn.Linear(width, inner, bias=bias)
+        self.to_key_value = nn.Linear(width if context is None else context, 2 * inner, bias=bias)
         self.to_out = nn.Linear(inner, out)
         with torch.no_grad():
             self.to_query.weight.mul_(gain)
@@ -86,11 +87,11 @@ class MultiHead(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """Two layers with a GELU gate between them, behind a LayerNorm of their own."""
+    """Two layers with a GELU gate between them, behind a LayerNorm of their own if there is one."""
 
-    def __init__(self, width: int, multiplier: int) -> None:
+    def __init__(self, width: int, multiplier: int, *, norm: bool = True) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width)
+        self.norm = nn.LayerNorm(width) if norm else nn.Identity()
         self.into = nn.Linear(width, 2 * multiplier * width)
         self.out = nn.Linear(multiplier * width, width)
 
@@ -100,11 +101,26 @@ class GatedFeedForward(nn.Module):
         return self.out(x * F.gelu(gate))
 
 
+class FeedForward(nn.Module):
+    """The same without a gate: two layers with a GELU between them."""
+
+    def __init__(self, width: int, multiplier: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.into = nn.Linear(width, multiplier * width)
+        self.out = nn.Linear(multiplier * width, width)
+
+    def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
+        """The update that a residual connection adds."""
+        return self.out(F.gelu(self.into(self.norm(x))))
+
+
 class AttentionBlock(nn.Module):
     """O = Y + Attn(LN(Y), LN(X), LN(X)), then O + FF(LN(O)).
 
     `context` is the width of X, None for self-attention. Without `residual` the first Y is left
-    out, which is the only way where the block changes the width (`out`).
+    out, which is the only way where the block changes the width (`out`). `bias` gives all
+    projections one; without `gated` the feed-forward is plain.
     """
 
     def __init__(
@@ -118,6 +134,8 @@ class AttentionBlock(nn.Module):
         multiplier: int = 2,
         residual: bool = True,
         gain: float = 1.0,
+        bias: bool = False,
+        gated: bool = True,
     ) -> None:
         super().__init__()
         out = out or width
@@ -127,9 +145,15 @@ class AttentionBlock(nn.Module):
             head_width = width // heads
         self.residual = residual
         self.attend = MultiHead(
-            width, context=context, heads=heads, head_width=head_width, out=out, gain=gain
+            width,
+            context=context,
+            heads=heads,
+            head_width=head_width,
+            out=out,
+            gain=gain,
+            bias=bias,
         )
-        self.feed_forward = GatedFeedForward(out, multiplier)
+        self.feed_forward = (GatedFeedForward if gated else FeedForward)(out, multiplier)
 
     def forward(
         self, y: Tensor, x: Tensor | None = None, mask: Tensor | None = None

@@ -64,3 +64,17 @@ class FourierFeatures(nn.Module):
         # Not a matmul: under autocast that would round the phases to bf16.
         phase = (x.unsqueeze(-1) * self.matrix).sum(-2) * math.pi
         return torch.cat([x[..., self.raw], phase.sin(), phase.cos()], dim=-1)
+
+
+def for_all(
+    dimension: int, bins: tuple[int, ...], max_frequency: tuple[float, ...]
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """The settings of every dimension, where one number alone serves them all."""
+    each = bins * dimension if len(bins) == 1 else bins
+    highest = max_frequency * dimension if len(max_frequency) == 1 else max_frequency
+    if len(each) != dimension or len(highest) != dimension:
+        raise ValueError(
+            f"bins {bins} and max_frequency {max_frequency} must have "
+            f"{dimension} numbers, or one for all"
+        )
+    return each, highest

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ipot.nn.precise import Precise
 from ipot.spec import Bounds
 
 
@@ -26,13 +27,26 @@ class UnitBox(nn.Module):
 
 class Lift(nn.Module):
     """Positions and values to the width: two layers, the first split so that the positions of a
-    shared mesh are multiplied once for the whole batch."""
+    shared mesh are multiplied once for the whole batch.
 
-    def __init__(self, positions: int, values: int, width: int) -> None:
+    `hidden` is the width between the layers. `precise` keeps coordinates as such, which are not
+    spread over many features, from being rounded under autocast.
+    """
+
+    def __init__(
+        self,
+        positions: int,
+        values: int,
+        width: int,
+        *,
+        hidden: int | None = None,
+        precise: bool = False,
+    ) -> None:
         super().__init__()
-        self.from_position = nn.Linear(positions, width)
-        self.from_value = nn.Linear(values, width, bias=False) if values else None
-        self.out = nn.Linear(width, width)
+        hidden = hidden or width
+        self.from_position = (Precise if precise else nn.Linear)(positions, hidden)
+        self.from_value = nn.Linear(values, hidden, bias=False) if values else None
+        self.out = nn.Linear(hidden, width)
 
     def forward(self, position: Tensor, value: Tensor | None = None) -> Tensor:
         """(B or 1, N, F) and (B, N, C) to (B, N, width)."""
@@ -40,6 +54,34 @@ class Lift(nn.Module):
         if self.from_value is not None:
             hidden = hidden + self.from_value(value)
         return self.out(nn.functional.gelu(hidden))
+
+
+class ParameterTokens(nn.Module):
+    """Parameters of a case as tokens of their own, behind those of its points."""
+
+    parameter_offset: nn.Parameter
+    parameter_slope: nn.Parameter
+
+    def start_parameters(self, count: int, width: int) -> None:
+        """Draw what turns so many parameters into tokens; nothing where there are none."""
+        if count:
+            self.parameter_offset = nn.Parameter(0.02 * torch.randn(count, width))
+            self.parameter_slope = nn.Parameter(torch.randn(count, width))
+
+    def join(
+        self,
+        tokens: Float[Tensor, "B N d"],
+        parameters: Float[Tensor, "B P"] | None,
+        mask: Bool[Tensor, "B N"] | None,
+    ) -> tuple[Float[Tensor, "B NP d"], Bool[Tensor, "B NP"] | None]:
+        """Tokens of points with those of the parameters behind them, and their mask."""
+        if parameters is None:
+            return tokens, mask
+        extra = self.parameter_offset + parameters.unsqueeze(-1) * self.parameter_slope
+        tokens = torch.cat([tokens, extra.to(tokens.dtype)], dim=1)
+        if mask is not None:
+            mask = torch.cat([mask, mask.new_ones(parameters.shape)], dim=1)
+        return tokens, mask
 
 
 def with_parameters(

@@ -72,6 +72,7 @@ class Globe(GridProblem):
             steps=self.steps,
             history=self.history,
             provides=frozenset({Need.GRID, Need.SAME_POINTS, Need.FIXED_POINTS}),
+            shape=self.shape(self.resolution),
         )
 
     @property

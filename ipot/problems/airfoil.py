@@ -85,6 +85,7 @@ class Airfoil(GridProblem):
             domain=((0.0, 1.0), (0.0, 1.0)),
             symmetries=("wing",),
             provides=frozenset({Need.GRID, Need.SAME_POINTS, Need.FIXED_POINTS}),
+            shape=self.shape(self.resolution),
         )
 
     def coordinates(self, resolution: int) -> Tensor:

@@ -264,6 +264,17 @@ class GridProblem(Problem):
         ]
         return torch.cartesian_prod(*lines).reshape(-1, self.rank)
 
+    def grid_of(self, points: Tensor) -> tuple[int, ...] | None:
+        """The shape of the grid that some points (N, D) are, row by row, at any resolution."""
+        for resolution in self.resolutions():
+            shape = self.shape(resolution)
+            if torch.Size(shape).numel() != len(points) or points.ndim != 2:
+                continue
+            mesh = self.coordinates(resolution).to(points)
+            if mesh.shape == points.shape and torch.allclose(mesh, points, rtol=0, atol=1e-5):
+                return shape
+        return None
+
     def weights(self, resolution: int) -> Tensor | None:
         """The area that every node stands for, with mean one, where that differs."""
         return None

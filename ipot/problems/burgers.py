@@ -78,6 +78,7 @@ class Burgers(GridProblem):
             periods=(1.0,),
             symmetries=("translation",),
             provides=frozenset({Need.GRID, Need.SAME_POINTS, Need.FIXED_POINTS}),
+            shape=self.shape(self.resolution),
         )
 
     def generate(

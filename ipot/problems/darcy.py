@@ -71,6 +71,7 @@ class Darcy(GridProblem):
             domain=((0.0, 1.0), (0.0, 1.0)),
             symmetries=("square",),
             provides=frozenset({Need.GRID, Need.SAME_POINTS, Need.FIXED_POINTS}),
+            shape=self.shape(self.resolution),
         )
 
     def generate(

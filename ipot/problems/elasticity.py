@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -40,18 +40,23 @@ CORNER = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class Elasticity(Problem):
-    """The cavity's radius at scattered points in, stress there out."""
+    """The cavity in, the stress at points of its own around it out."""
 
     name: ClassVar[str] = "elasticity"
     about: ClassVar[str] = "a sheet of rubber with a random cavity: its shape to the stress"
     source: ClassVar[str] = "36 x 3 nine-node quadrilaterals, Newton's method to 1e-10"
     sizes: ClassVar[Mapping[str, int]] = {"train": 1000, "validation": 100, "test": 200}
     piece: ClassVar[int] = 100
-    views: ClassVar[tuple[str, ...]] = ("polar",)
+    views: ClassVar[tuple[str, ...]] = ("polar", "inputs")
+    shown: ClassVar[Mapping[str, Any]] = {"inputs": "points"}
     published: ClassVar[tuple[str, ...]] = _unit_cells.FILES
 
     polar: Literal["none", "corner"] = "none"
     """Coordinates: x and y, or these with angle and radius about the lower left corner."""
+    inputs: Literal["points", "radii", "mesh"] = "points"
+    """The cavity as its radius towards every point; as its radius at 41 angles; or as the mesh
+    around it, two coordinates for each of 972 numbered nodes. The last two have inputs at the same
+    places in every sample."""
     convention: Literal["file", "paper"] = "file"
     """Covariance of the exponent: 4⁴(-Δ + 9)⁻² as the file has it, or 4²(-Δ + 9)⁻¹ as printed."""
     mode: Literal["faithful", "accurate"] = "faithful"
@@ -59,18 +64,29 @@ class Elasticity(Problem):
 
     @property
     def spec(self) -> Spec:
-        """One channel in, one out, at points of each sample's own."""
+        """The cavity in, one channel out at points of each sample's own."""
         corner = self.polar == "corner"
         polar = ((0.0, math.pi / 2), (0.0, math.sqrt(2)))
+        plane = ((0.0, 1.0), (0.0, 1.0), *(polar if corner else ()))
+        facts: dict[str, Any] = {"name": self.name, "outputs": ("stress",), "units": ("Pa",)}
+        if self.inputs == "points":
+            return Spec(
+                **facts,
+                inputs=("radius",),
+                domain=plane,
+                # About a corner, the mirror image is not a map of each coordinate by itself.
+                symmetries=() if corner else ("cell",),
+                provides=frozenset({Need.SAME_POINTS}),
+            )
+        radii = self.inputs == "radii"
         return Spec(
-            name=self.name,
-            inputs=("radius",),
-            outputs=("stress",),
-            domain=((0.0, 1.0), (0.0, 1.0), *(polar if corner else ())),
-            units=("Pa",),
-            # In polar coordinates about a corner, the mirror image is not a map of each by itself.
-            symmetries=() if corner else ("cell",),
-            provides=frozenset({Need.SAME_POINTS}),
+            **facts,
+            inputs=("radius",) if radii else ("x", "y"),
+            domain=((0.0, 1.0),),
+            periods=(1.0,) if radii else (None,),
+            query_domain=plane,
+            provides=frozenset({Need.FIXED_POINTS}),
+            shape=(_unit_cells.ANGLES - 1 if radii else _unit_cells.POINTS,),
         )
 
     def generate(
@@ -93,13 +109,21 @@ class Elasticity(Problem):
     def dataset(
         self, fields: Fields, resolution: int | None, query_resolution: int | None
     ) -> Stacked:
-        """The cavity's radius in the direction of every point, and the stress there."""
-        points = fields["points"].float()
+        """The cavity, and the stress at the points around it."""
+        points, radii = fields["points"].float(), fields["radii"].float()
         places = about_corner(points) if self.polar == "corner" else points
+        if self.inputs == "points":
+            seen, values = places, radius_towards(points, radii).unsqueeze(-1)
+        elif self.inputs == "radii":
+            # The last angle is the first.
+            values = radii[:, :-1].unsqueeze(-1)
+            seen = (published_angles()[:-1] / (2 * math.pi)).float().view(1, -1, 1)
+        else:
+            seen, values = torch.linspace(0, 1, points.shape[1]).view(1, -1, 1), points
         return Stacked(
             Batch(
-                points=places,
-                values=radius_towards(points, fields["radii"].float()).unsqueeze(-1),
+                points=seen,
+                values=values,
                 queries=places,
                 targets=fields["stress"].float()[:, None, :, None],
             )

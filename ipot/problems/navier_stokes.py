@@ -102,6 +102,7 @@ class NavierStokes(GridProblem):
             history=HISTORY,
             symmetries=("diagonal",),
             provides=frozenset({Need.GRID, Need.SAME_POINTS, Need.FIXED_POINTS}),
+            shape=self.shape(self.resolution),
         )
 
     def generate(

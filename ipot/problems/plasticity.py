@@ -97,6 +97,7 @@ class Plasticity(Problem):
             query_domain=((0.0, 1.0),) * 3,
             symmetries=("block",),
             provides=frozenset(provides),
+            shape=self.grid if self.repeated else self.grid[:1],
         )
 
     def generate(

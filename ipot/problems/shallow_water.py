@@ -105,6 +105,7 @@ class ShallowWater(GaussGrid):
             history=1,
             symmetries=("sphere",),
             provides=frozenset({Need.GRID, Need.SAME_POINTS, Need.FIXED_POINTS}),
+            shape=self.shape(self.resolution),
         )
 
     def generate(

@@ -84,6 +84,7 @@ class Sst(Problem):
             steps=self.steps,
             history=0 if self.target == "departure" else self.history,
             provides=frozenset({Need.SAME_POINTS, Need.FIXED_POINTS}),
+            shape=(sst.POINTS,),
         )
 
     def read(self, split: str, count: int, files: Path | None) -> Fields:

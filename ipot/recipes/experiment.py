@@ -6,6 +6,7 @@ does all of it and leaves a run folder, and `restore` reads one back.
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,9 +23,9 @@ from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import RunError, UnknownName, Unsupported
 from ipot.models._wrappers import wrap
-from ipot.models.base import OneStep, Operator
+from ipot.models.base import Operator
 from ipot.problems.base import Problem
-from ipot.recipes import default, paper
+from ipot.recipes import default, paper, systems
 from ipot.spec import Need, Spec
 from ipot.training import checkpoint
 from ipot.training.distributed import World, world
@@ -32,8 +33,18 @@ from ipot.training.journal import Progress
 from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
 from ipot.training.trainer import Result, Trainer
+from ipot.training.unroll import examine as examine_pieces
 
 PRESETS = ("default", "paper")
+
+WHOLE = frozenset({Need.GRID, Need.FIXED_POINTS, Need.SAME_POINTS, Need.EDGES})
+"""Needs that are met by all input points together, and not by some of them."""
+
+FACTS = (
+    *("inputs", "history", "outputs", "parameters", "sphere", "latlon"),
+    *("domain", "periods", "query_domain", "query_periods"),
+)
+"""What two problems must share for weights of one to be a start for the other."""
 
 # Told of a split: its name, samples done, samples wanted, bytes of each.
 SplitReport = Callable[[str, int, int, int], None]
@@ -107,9 +118,11 @@ def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Ex
     module = registry.module("models", model)
     registry.find("models", model)
     if model != "ipot":
-        if preset == "paper":
-            raise UnknownName(f"the preset `paper` is IPOT's; {model} has --preset default")
-        recipe = default.Recipe(module.Config(), Training())
+        if preset == "paper" and "." in model:
+            raise UnknownName(f"{model} has no preset `paper`: only the systems of the paper do")
+        name = model.replace("-", "_")
+        recipe, view = systems.recipe(name, found.name, preset, module.Config())
+        found = replace(found, **view)
     elif preset == "paper":
         recipe = default.Recipe(paper.model(found.name), paper.training(found.name), False)
         found = replace(found, **paper.PROBLEM.get(found.name, {}))
@@ -151,24 +164,30 @@ def build_model(
         try:
             inner = kind(config, spec)
         except Unsupported as error:
-            raise Unsupported(f"{error} {able(spec)}") from error
+            raise Unsupported(f"{error} {able(spec, besides=name)}") from error
         except (ValueError, TypeError, RuntimeError) as error:
             raise RunError(f"the settings of {name} do not fit {spec.name}: {error}") from error
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
     return wrap(inner, statistics or Statistics.identity(*sizes))
 
 
-def able(spec: Spec) -> str:
+def able(spec: Spec, besides: str = "") -> str:
     """Which models can do with what a problem provides, in a sentence."""
-    names = []
-    for name in registry.names("models"):
-        kind = registry.find("models", name)
-        needs = kind.needs | (
-            {Need.HISTORY} if issubclass(kind, OneStep) and spec.steps > 1 else set()
-        )
-        if needs <= spec.provides:
-            names.append(name)
-    return f"Models that can: {', '.join(names)}."
+    names = [name for name in registry.names("models") if name != besides and _can(name, spec)]
+    return f"Models that can: {', '.join(names)}." if names else "No other model can either."
+
+
+def _can(name: str, spec: Spec) -> bool:
+    """Whether a model takes a problem. Its sizes may still not fit: that is for its settings."""
+    kind, config = registry.find("models", name), registry.module("models", name).Config()
+    try:
+        with torch.device("meta"):  # no memory and no work for weights that nobody wants
+            kind(config, spec)
+    except Unsupported:
+        return False
+    except (ValueError, TypeError, RuntimeError):
+        return kind.needs <= spec.provides
+    return True
 
 
 def load_data(
@@ -213,7 +232,7 @@ def run(
     extra: dict[str, Any] = {"environment": environment()}
     if source is not None:
         extra["start_from"] = str(source.path.resolve())
-    _load_start(build(settings), source)
+    _refuse(settings, source)
     with world(place) as here:
         # The trainer may refuse its settings too; only behind it is there a run.
         trainer = _trainer(settings, folder, source, place, here, store, report)
@@ -233,9 +252,36 @@ def resume(
     fresh = config.get("start_from") is not None and not folder.last.exists()
     source = Run.open(config["start_from"]) if fresh else None
     place = choose(device)
+    _refuse(settings, source)
     with world(place) as here:
         trainer = _trainer(settings, folder, source, place, here, store, None)
         return trainer.run(Progress(quiet=quiet or not here.first))
+
+
+def run_or_resume(settings: Experiment, out: Path | str, **options: Any) -> Result:
+    """Start a run, go on with one that was stopped, or read how one ended.
+
+    The options are those of `run`. A folder with a run of another experiment is refused.
+    """
+    if not Run(Path(out)).config_file.exists():
+        return run(settings, out, **options)
+    folder = Run.open(out)
+    refuse_other(folder, settings)
+    keep = ("device", "store", "quiet")
+    return ended(folder) or resume(out, **{k: v for k, v in options.items() if k in keep})
+
+
+def ended(folder: Run) -> Result | None:
+    """What a run said of itself at its end; None where it has not got there."""
+    if not folder.result.exists():
+        return None
+    try:
+        return Result(**json.loads(folder.result.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise RunError(
+            f"cannot read {folder.result}: {error}. Remove it, and the run goes on from its last "
+            "checkpoint."
+        ) from error
 
 
 def run_seeds(
@@ -251,12 +297,7 @@ def run_seeds(
     for seed in seeds:
         folder = Path(out) / f"seed-{seed}"
         changed = replace(settings, training=replace(settings.training, seed=seed))
-        if Run(folder).config_file.exists():
-            _refuse_other(Run.open(folder), changed)
-            keep = ("device", "store", "quiet")
-            result = resume(folder, **{k: v for k, v in options.items() if k in keep})
-        else:
-            result = run(changed, folder, **options)
+        result = run_or_resume(changed, folder, **options)
         rows.append({"seed": seed, "best_validation": result.best_validation})
     errors = [row["best_validation"] for row in rows]
     summary = {
@@ -268,7 +309,7 @@ def run_seeds(
     return summary
 
 
-def _refuse_other(folder: Run, wanted: Experiment) -> None:
+def refuse_other(folder: Run, wanted: Experiment) -> None:
     """Refuse a run of another experiment, naming what differs."""
     found, asked = folder.config(), wanted.as_dict()
     other = [
@@ -293,13 +334,12 @@ def restore(
         raise UnknownName(f"unknown weights {weights!r}. Known: best, last")
     folder = Run.open(path)
     settings = Experiment.from_dict(folder.config(), str(folder.config_file))
-    model = build(settings)
-    if weights == "best":
-        tensors, _ = checkpoint.load(folder.best)
-    else:
-        tensors, _ = checkpoint.load(folder.last)
+    model, file = build(settings), folder.best if weights == "best" else folder.last
+    tensors, state = checkpoint.load(file)
+    checkpoint.refuse_other(state, checkpoint.owner(model), file)
+    if weights == "last":
         tensors = checkpoint.of_prefix("model", tensors)
-    checkpoint.load_weights(model, tensors, folder.path)
+    checkpoint.load_weights(model, tensors, file)
     return model.to(device).eval(), settings
 
 
@@ -317,10 +357,11 @@ def _trainer(
     model = build(settings, Statistics.of(train_data) if settings.normalize else None)
     _load_start(model, source)
     model.examine(train_data)
-    refuse_subsets(model, settings.training)
-    objective = model.objective()
+    unroll, objective = settings.training.unroll, model.objective()
     if objective is None:
-        objective = RelativeL2(model.spec, settings.training.unroll)
+        if unroll is not None:
+            examine_pieces(train_data, model.spec, unroll)
+        objective = RelativeL2()
     elif here.size > 1:
         raise Unsupported(
             f"{settings.model_name} keeps something for each sample: one process only"
@@ -328,12 +369,42 @@ def _trainer(
     return Trainer(model, train_data, validation, settings.training, folder, place, objective, here)
 
 
+def _refuse(settings: Experiment, source: Run | None) -> None:
+    """Refuse a model, its training or its start before any data are generated."""
+    model = build(settings)
+    refuse_subsets(model, settings.training)
+    for name in ("unroll", "augment"):
+        if getattr(settings.training, name) and model.objective() is not None:
+            raise Unsupported(
+                f"{settings.model_name} is trained in a way of its own: leave --training.{name} out"
+            )
+    if source is not None:
+        refuse_start(settings, source)
+        _load_start(model, source)
+
+
+def refuse_start(settings: Experiment, source: Run) -> None:
+    """Refuse to start from a run of another model, or of a problem with other facts."""
+    other = Experiment.from_dict(source.config(), str(source.config_file))
+    ours, theirs = settings.problem.spec, other.problem.spec
+    kinds = [registry.find("models", e.model_name) for e in (settings, other)]
+    apart = [name for name in FACTS if getattr(ours, name) != getattr(theirs, name)]
+    elsewhere = ours.name != theirs.name and bool(apart)
+    if kinds[0] is kinds[1] and not elsewhere:
+        return
+    mine, found = settings.model_name, other.model_name
+    if elsewhere:
+        mine, found = f"{mine} for {ours.name}", f"{found} for {theirs.name}"
+    differ = f" (other {', '.join(apart)})" if elsewhere else ""
+    raise RunError(
+        f"--start-from {source.path}: it holds {found}, and {mine} cannot start from that{differ}. "
+        "Choose a run of the same model and problem."
+    )
+
+
 def refuse_subsets(model: Operator, training: Training) -> None:
     """Refuse random subsets where a model, or cutting trajectories, takes all of a mesh."""
-    bound = {
-        "points": {Need.GRID, Need.FIXED_POINTS, Need.SAME_POINTS, Need.EDGES},
-        "queries": {Need.SAME_POINTS},
-    }
+    bound = {"points": WHOLE, "queries": {Need.SAME_POINTS}}
     for name, needs in bound.items():
         if getattr(training, name) == 1:
             continue
@@ -350,7 +421,9 @@ def refuse_subsets(model: Operator, training: Training) -> None:
 def _load_start(model: Operator, source: Run | None) -> None:
     """The best weights of another run, with its scales."""
     if source is not None:
-        weights, _ = checkpoint.load(source.best)
+        weights, state = checkpoint.load(source.best)
+        problem = Experiment.from_dict(source.config(), str(source.config_file)).problem.spec.name
+        checkpoint.refuse_other(state, {"model": model.name, "problem": problem}, source.best)
         checkpoint.load_weights(model, weights, source.best)
 
 

@@ -11,17 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ipot.data import views
+from ipot.data import fill, views
 from ipot.data.dataset import Dataset
 from ipot.data.statistics import mean_field
 from ipot.data.store import Store
 from ipot.device import choose
-from ipot.errors import DataError
+from ipot.errors import DataError, Unsupported
 from ipot.evaluation.evaluate import Scores, evaluate, score
 from ipot.evaluation.references import score_references
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
-from ipot.recipes.experiment import Experiment, SplitReport, load_data, restore
+from ipot.recipes.experiment import WHOLE, Experiment, SplitReport, load_data, restore
 from ipot.samples import Batch
 from ipot.spec import Spec
 
@@ -34,9 +34,20 @@ class Question:
     resolution: int | None = None
     query_resolution: int | None = None
     mask: str | None = None
+    fill: str | None = None
+    """How inputs that are hidden are interpolated from the others; None leaves them out."""
     steps: int | None = None
     samples: int | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.fill is not None:
+            fill.check(self.fill)
+
+    @property
+    def hides(self) -> bool:
+        """Whether some of the inputs are not seen."""
+        return self.mask is not None or self.keep != 1
 
     def describe(self) -> str:
         """The same in words."""
@@ -49,6 +60,8 @@ class Question:
             words.append(f"mask {self.mask}")
         if self.keep < 1:
             words.append(f"{100 * self.keep:g} % of the inputs")
+        if self.hides and self.fill:
+            words.append(f"filled: {self.fill}")
         if self.steps:
             words.append(f"{self.steps} steps")
         return ", ".join(words) or "test data as in training"
@@ -101,13 +114,25 @@ def ask(
     place = choose(device)
     model, settings = restore(run, place, weights)
     data = seen_test_data(settings, question, store=store or Store(), device=place, report=report)
-    model.examine(data)
+    examine(model, data, question)
     keys = {"store": store or Store(), "device": place, "report": report}
     found = answer(
         model, settings, question, data, batch=batch, guess=_guess(settings, question, keys)
     )
     simple = asked_problem(settings, question).references(data, "test")
     return replace(found, references=score_references(simple, data, batch=batch))
+
+
+def examine(model: Operator, data: Dataset, question: Question) -> None:
+    """Refuse data that lack what the model needs; where a question took it away, say a way out."""
+    found = sorted(need.value for need in WHOLE & model.needs)
+    if found and question.hides and question.fill is None:
+        raise Unsupported(
+            f"a model that needs {' and '.join(found)} cannot be asked with inputs hidden "
+            f"({question.describe()}). --fill linear interpolates them from those that are seen; "
+            "cubic and nearest are the other ways."
+        )
+    model.examine(data)
 
 
 def answer(
@@ -164,10 +189,16 @@ def seen_test_data(
         resolution=question.resolution,
         query_resolution=question.query_resolution,
     )
-    problem = settings.problem
-    if question.mask is not None:
-        data = views.mask(data, question.mask, problem.spec, dict(problem.masks))
-    return views.keep(data, question.keep, seed=question.seed)
+    spec, masks = settings.problem.spec, dict(settings.problem.masks)
+
+    def view(data: Dataset) -> Dataset:
+        if question.mask is not None:
+            data = views.mask(data, question.mask, spec, masks)
+        return views.keep(data, question.keep, seed=question.seed)
+
+    if question.hides and question.fill is not None:
+        return fill.fill(data, view, spec, question.fill)
+    return view(data)
 
 
 def guess_error(guess: Tensor, data: Dataset) -> float | None:

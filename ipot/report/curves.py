@@ -87,8 +87,8 @@ def draw_curve(
         )
     values = [*(v for _, y in series.values() for v in y), *(reference or {}).values()]
     places = [v for x, _ in series.values() for v in x]
-    _scale_axis(axes, "x", places, logx, room=0.06)
-    _scale_axis(axes, "y", values, logy, room=0.1)
+    scale_axis(axes, "x", places, logx, room=0.06)
+    scale_axis(axes, "y", values, logy, room=0.1)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     tidy(axes)
     if title:
@@ -124,7 +124,7 @@ def training(metrics: Sequence[Mapping[str, Any]]) -> Figure:
                 label=f"best validation {y[best]:.3g}, {key} {x[best]:g}",
             )
         losses = [v for name in ("loss", "validation") for v in _column(metrics, key, name)[1]]
-        _scale_axis(axes, "y", losses, log=True, room=0.06)
+        scale_axis(axes, "y", losses, log=True, room=0.06)
         axes.set(xlabel=key, ylabel="loss")
         axes.margins(x=0.02)
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
@@ -177,9 +177,7 @@ def _rate(axes: Axes, x: list[float], y: list[float]) -> None:
     axes.patch.set_visible(False)
 
 
-def _scale_axis(
-    axes: Axes, which: str, values: Sequence[Number], log: bool, *, room: float
-) -> None:
+def scale_axis(axes: Axes, which: str, values: Sequence[Number], log: bool, *, room: float) -> None:
     """Limits with some air; on a log axis, labels that a short range does not leave without."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 

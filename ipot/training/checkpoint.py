@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ipot import files
 from ipot.errors import RunError
+from ipot.models.base import Operator
 
 
 def save(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -56,6 +57,22 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], where: Path | str
         ]
         raise RunError(f"the weights in {where} do not fit this model ({'; '.join(parts)})")
     model.load_state_dict(tensors)
+
+
+def owner(model: Operator) -> dict[str, str]:
+    """Whose weights they are, for the header of their file."""
+    return {"model": model.name, "problem": model.spec.name}
+
+
+def refuse_other(state: dict[str, Any], wanted: dict[str, str], where: Path | str) -> None:
+    """Refuse weights whose header names another owner; one that names none is let through."""
+    found = {name: state.get(name, value) for name, value in wanted.items()}
+    if found != wanted:
+        theirs, ours = (f"{o['model']} for {o['problem']}" for o in (found, wanted))
+        raise RunError(
+            f"{where} holds weights of {theirs}, and weights of {ours} belong there: the file "
+            "must have come from another run. Put the right one back, or train again."
+        )
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

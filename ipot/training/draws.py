@@ -18,6 +18,7 @@ from ipot.samples import Batch, collate
 from ipot.seeds import generator
 from ipot.spec import Spec
 from ipot.training.settings import Training
+from ipot.training.unroll import pieces as pieces_of
 
 BUCKET = 32
 """Batches of ragged samples that are sorted by size together."""
@@ -31,15 +32,16 @@ class Draw:
     points: Tensor | None = None
     queries: Tensor | None = None
     symmetry: Tensor | None = None
+    pieces: Tensor | None = None
 
     def to(self, device: torch.device) -> Draw:
         """The same on a device."""
-        optional = (self.points, self.queries, self.symmetry)
+        optional = (self.points, self.queries, self.symmetry, self.pieces)
         return Draw(self.index.to(device), *(None if t is None else t.to(device) for t in optional))
 
     def copy_(self, other: Draw) -> None:
         """Take over the numbers of another draw of the same shape, in place."""
-        names = ("index", "points", "queries", "symmetry")
+        names = ("index", "points", "queries", "symmetry", "pieces")
         for mine, new in ((getattr(self, name), getattr(other, name)) for name in names):
             if mine is not None:
                 mine.copy_(new, non_blocking=True)
@@ -59,6 +61,7 @@ class Draws:
         self.steps_per_epoch = len(data) // self.batch
         if settings.augment and not spec.symmetries:
             raise Unsupported(f"{spec.name} lists no symmetry to augment by")
+        self._pieces = len(data[0].times) // settings.unroll if settings.unroll else 1
         self._order: tuple[int, Tensor] | None = None
 
     def __call__(self, step: int) -> Draw:
@@ -76,7 +79,10 @@ class Draws:
         if self.settings.augment:
             element = symmetry.draw(self.spec, self.batch, random)
             element = element[self.rank :: self.world]
-        return Draw(index[self.rank :: self.world], points, queries, element)
+        pieces = None
+        if self.settings.pieces is not None:
+            pieces = torch.randperm(self._pieces, generator=random)[: self.settings.pieces]
+        return Draw(index[self.rank :: self.world], points, queries, element, pieces)
 
     def stacked_batch(self, draw: Draw) -> Batch:
         """The batch of a draw whose tensors lie on the data's device; safe to capture."""
@@ -88,7 +94,7 @@ class Draws:
             batch = batch.take_points(draw.points)
         if draw.queries is not None:
             batch = batch.take_queries(draw.queries)
-        return batch
+        return self._cut(batch, draw)
 
     def ragged_batch(self, step: int) -> Batch:
         """The batch of a step, collated; subsets are drawn for each sample."""
@@ -103,7 +109,13 @@ class Draws:
         batch = collate(samples)
         if draw.symmetry is not None:
             batch = symmetry.apply(batch, draw.symmetry, self.spec, shared=False)
-        return batch
+        return self._cut(batch, draw)
+
+    def _cut(self, batch: Batch, draw: Draw) -> Batch:
+        """Trajectories in the pieces that they are trained in."""
+        if self.settings.unroll is None:
+            return batch
+        return pieces_of(batch, self.spec, self.settings.unroll, draw.pieces)
 
     def _shuffle(self, epoch: int) -> Tensor:
         """An epoch's batches (steps, batch). Ragged samples of like size come together."""

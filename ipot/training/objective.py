@@ -10,13 +10,15 @@ from torch import Tensor, nn
 from ipot.data.dataset import Dataset
 from ipot.evaluation.metrics import relative_l2
 from ipot.samples import Batch
-from ipot.spec import Spec
-from ipot.training.unroll import pieces
 
 
 @runtime_checkable
 class Objective(Protocol):
-    """An object and not a function, because some systems own parameters beside the model's."""
+    """An object and not a function, because some systems own parameters beside the model's.
+
+    One that changes as training goes on may have a method `follow(count)` besides: it is given,
+    once, the tensor on the device that holds the number of the step.
+    """
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
         """Parameter groups of its own; most have none."""
@@ -28,13 +30,7 @@ class Objective(Protocol):
 
 
 class RelativeL2:
-    """The paper's loss, which is also its metric; over whole rollouts, or over pieces of them."""
-
-    spec: Spec | None = None
-    unroll: int | None = None
-
-    def __init__(self, spec: Spec | None = None, unroll: int | None = None) -> None:
-        self.spec, self.unroll = spec, unroll
+    """The paper's loss, which is also its metric."""
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
         """Nothing of its own."""
@@ -42,6 +38,4 @@ class RelativeL2:
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """The mean over samples of ‖prediction - target‖ / ‖target‖."""
-        if self.spec is not None and self.unroll is not None:
-            batch = pieces(batch, self.spec, self.unroll)
         return relative_l2(model(batch), batch.truth, mask=batch.query_mask).mean()

@@ -40,6 +40,8 @@ class Training:
     unroll: int | None = None
     """Steps that a rollout is trained over: trajectories are cut into pieces of so many, each
     starting from true frames. 1 is teacher forcing, None the whole rollout."""
+    pieces: int | None = None
+    """How many pieces of each trajectory a step takes, drawn anew; None takes them all."""
     augment: bool = False
     """Turn every sample by a random symmetry of the problem."""
     precision: Literal["auto", "float32", "bf16", "float64"] = "auto"
@@ -63,13 +65,14 @@ class Training:
 
         for name in ("epochs", "batch", "learning_rate", "step_epochs"):
             check(0 < getattr(self, name) < math.inf, name, "be positive")
-        for name in ("minutes", "clip", "unroll"):
+        for name in ("minutes", "clip", "unroll", "pieces"):
             value = getattr(self, name)
             check(value is None or value > 0, name, "be positive or None")
         for name in ("weight_decay", "validate_every", "save_seconds", "workers"):
             check(getattr(self, name) >= 0, name, "not be negative")
         for name in ("points", "queries"):
             check(0 < getattr(self, name) <= 1, name, "lie in (0, 1]")
+        check(self.pieces is None or self.unroll is not None, "pieces", "come with training.unroll")
         check(0 <= self.warmup < 1, "warmup", "lie in [0, 1)")
         check(self.average is None or 0 < self.average < 1, "average", "lie in (0, 1)")
         for name in ("schedule", "precision", "step"):

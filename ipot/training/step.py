@@ -99,6 +99,8 @@ class Step:
         self.loss_sum = torch.zeros((), device=device, dtype=torch.float64)
         self.count = torch.zeros((), device=device, dtype=torch.long)
         self.fault = torch.full((), -1, device=device, dtype=torch.long)
+        if hasattr(objective, "follow"):
+            objective.follow(self.count)
         if kind in ("compiled", "graph"):
             for region in model.regions():
                 region.compile(dynamic=False)

@@ -29,6 +29,8 @@ from ipot.training.settings import Training
 from ipot.training.signals import remembered
 from ipot.training.step import Average, Step, choose, fast_matmul, make_optimizer
 
+VALIDATIONS = 50
+"""In a run, unless its settings say how often."""
 TALK_EVERY = 10
 """Steps between two moments at which several processes agree on stopping and saving."""
 
@@ -149,7 +151,7 @@ class Trainer:
         self.step.start(self.state.step)
         self.step.loss_sum.fill_(self.state.loss_sum)
         self._validation_error = float("nan")
-        self._validated = -1
+        self._validated, self._validated_at = -1, self.state.seconds
         self._setup = 0.0
 
     @property
@@ -278,13 +280,18 @@ class Trainer:
             "seconds": round(self.state.seconds, 3),
             "steps_per_second": round(watch.rate(), 2),
         }
-        every = self.settings.validate_every or max(1, self.settings.epochs // 50)
-        if self.settings.minutes is not None:
-            every = self.settings.validate_every or 1
-        if force or self._epoch % every == 0 or self._finished():
+        if force or self._due() or self._finished():
             row["validation"] = self._validate()
         if journal:
             journal.write(row)
+
+    def _due(self) -> bool:
+        """Whether to validate at the end of this epoch: as told, or about fifty times in a run."""
+        if self.settings.validate_every or self.settings.minutes is None:
+            every = self.settings.validate_every or max(1, self.settings.epochs // VALIDATIONS)
+            return self._epoch % every == 0
+        share = self.state.seconds - self._validated_at
+        return share >= 60 * self.settings.minutes / VALIDATIONS
 
     def _validate(self) -> float:
         """The error on the validation samples, and the best weights kept."""
@@ -296,12 +303,12 @@ class Trainer:
         with stance, torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
             scores = evaluate(self.model, self.validation, device=self.device)
         self.model.train()
-        self._validated = self.state.step
+        self._validated, self._validated_at = self.state.step, self.state.seconds
         error = self._validation_error = scores.relative_l2
         if error < self.state.best_validation:
             self.state.best_validation, self.state.best_epoch = error, self._epoch
             if self.world.first:
-                state = {"epoch": self._epoch, "validation": error}
+                state = {"epoch": self._epoch, "validation": error} | checkpoint.owner(self.model)
                 checkpoint.save(self.folder.best, self.model.state_dict(), state)
         if self.average:
             self.average.swap()
@@ -325,10 +332,14 @@ class Trainer:
         tensors |= checkpoint.with_prefix("objective", self.own)
         if self.average:
             tensors |= checkpoint.with_prefix("average", self.average.mean)
-        checkpoint.save(self.folder.last, tensors, asdict(self.state))
+        state = asdict(self.state) | checkpoint.owner(self.model)
+        checkpoint.save(self.folder.last, tensors, state)
 
     def _restore(self) -> None:
         tensors, state = checkpoint.load(self.folder.last)
+        owner = checkpoint.owner(self.model)
+        checkpoint.refuse_other(state, owner, self.folder.last)
+        state = {name: value for name, value in state.items() if name not in owner}
         unknown = set(state) ^ set(asdict(self.state))
         if unknown:
             raise RunError(f"{self.folder.last} was written by another version ({unknown})")

@@ -6,31 +6,37 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
+from ipot.data.dataset import Dataset
 from ipot.errors import DataError, Unsupported
-from ipot.samples import Batch
+from ipot.samples import Batch, collate
 from ipot.spec import Spec
 
 
-def pieces(batch: Batch, spec: Spec, steps: int) -> Batch:
+def pieces(batch: Batch, spec: Spec, steps: int, chosen: Int[Tensor, " P"] | None = None) -> Batch:
     """A batch of P pieces for each sample, (B P) in all, that start from true frames.
 
     The frames that a piece starts from are the inputs, or targets of the steps before it; channels
-    behind the past frames stay. What is left of a trajectory behind the last whole piece is not
-    used. With as many steps as the batch has times, it comes back as it is.
+    behind the past frames stay. `chosen` are the numbers of the pieces, all of them unless said;
+    what is left of a trajectory behind the last whole piece is not used. With as many steps as the
+    batch has times, it comes back as it is.
     """
     times, frame = len(batch.times), len(spec.outputs)
     if steps == times:
         return batch
     _refuse(batch, spec, steps)
-    count, history = times // steps, spec.history
+    history, device = spec.history, batch.values.device
     past = batch.values[..., : history * frame].unflatten(-1, (history, frame)).transpose(1, 2)
     frames = torch.cat([past, batch.truth.to(past.dtype)], 1)
+    if chosen is None:
+        chosen = torch.arange(times // steps, device=device)
     # Piece p sees frames p k ... p k + h - 1 and is asked for the k behind them.
-    values = torch.stack([frames[:, p * steps : p * steps + history] for p in range(count)], 1)
-    targets = [frames[:, history + p * steps : history + (p + 1) * steps] for p in range(count)]
-    values = values.transpose(2, 3).flatten(3).flatten(0, 1)
+    window = steps * chosen[:, None] + torch.arange(history + steps, device=device)
+    cut, count = frames[:, window], len(chosen)
+    values = cut[:, :, :history].transpose(2, 3).flatten(3).flatten(0, 1)
+    targets = cut[:, :, history:].flatten(0, 1)
     static = batch.values[..., history * frame :]
 
     def again(tensor: Tensor | None) -> Any:
@@ -43,7 +49,7 @@ def pieces(batch: Batch, spec: Spec, steps: int) -> Batch:
         points=again(batch.points),
         values=torch.cat([values, static.repeat_interleave(count, 0)], -1),
         queries=again(batch.queries),
-        targets=torch.stack(targets, 1).flatten(0, 1),
+        targets=targets,
         times=tuple(spec.dt * (k + 1) for k in range(steps)),
         parameters=again(batch.parameters),
         weights=again(batch.weights),
@@ -52,6 +58,17 @@ def pieces(batch: Batch, spec: Spec, steps: int) -> Batch:
         edges=_edges(batch, count),
         index=again(batch.index),
     )
+
+
+def examine(data: Dataset, spec: Spec, steps: int) -> None:
+    """Refuse trajectories that cannot be cut into pieces, before any time is spent on them."""
+    first = collate([data[0]])
+    pieces(first, spec, steps)
+    if steps < len(first.times) and not torch.equal(first.points, first.queries):
+        raise DataError(
+            "true frames are needed at the input points, and the queries lie elsewhere. "
+            "Leave --training.unroll out."
+        )
 
 
 def _refuse(batch: Batch, spec: Spec, steps: int) -> None:

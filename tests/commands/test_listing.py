@@ -32,6 +32,23 @@ def test_models_counts_the_papers_parameters(ask, problem):
         assert ipot["parameters"] == COUNTS[problem]
 
 
+def test_models_shows_published_counts_where_there_are_any(ask, capsys):
+    counts = {
+        problem: {
+            row["name"]: row["published_parameters"]
+            for row in ask("models", "--problem", problem)["models"]
+        }
+        for problem in ("darcy", "navier_stokes", "sst")
+    }
+    assert counts["darcy"]["ipot"] == 150_000
+    assert counts["navier_stokes"]["ipot"] is None  # printed, and in doubt
+    assert not any(counts["sst"].values())
+    assert main(["models"]) == 0
+    assert "published" in capsys.readouterr().out
+    assert main(["models", "--problem", "sst"]) == 0
+    assert "published" not in capsys.readouterr().out
+
+
 def test_tables_are_printed(capsys):
     assert main(["problems"]) == 0
     assert main(["models"]) == 0

@@ -16,6 +16,7 @@ import pytest
 from safetensors.torch import load_file
 
 import ipot
+from ipot.cli import main
 from tests.commands.conftest import TINY
 
 
@@ -111,8 +112,6 @@ def test_queries_far_outside_warn(run):
 
 
 def test_plots_are_written(run, store, tmp_path, capsys):
-    from ipot.cli import main
-
     flags = ["--data", store, "--out", str(tmp_path), "--samples", "2"]
     assert main(["plot", run, *flags]) == 0
     written = {Path(line).name for line in capsys.readouterr().out.split()}
@@ -236,3 +235,69 @@ def test_a_signal_stops_cleanly_and_resume_goes_on(store, tmp_path, ask, number)
     (out / "config.json").write_text(json.dumps(config))
     result = ask("train", "--resume", str(out), "--data", store, "--quiet")
     assert result["epochs"] == config["training"]["epochs"]
+
+
+def test_training_by_pieces_of_rollouts(ask, fails, store, tmp_path):
+    out = str(tmp_path / "film")
+    words = ["train", "training.films", "models.toys", "--data", store, "--quiet", "--out"]
+    words += [out, "--training.epochs", "2", "--training.batch", "4", "--training.unroll"]
+    assert "unroll 6 of only 5 steps" in fails(*words, "6")
+    result = ask(*words, "2")
+    assert result["steps"] == 6
+    config = json.loads((Path(out) / "config.json").read_text())
+    assert config["training"]["unroll"] == 2
+    again = ask("train", "--resume", out, "--data", store, "--quiet")
+    assert again["best_validation"] == result["best_validation"]
+    assert len(ask("evaluate", out, "--data", store)["per_time"]) == 5
+
+
+@pytest.fixture(scope="session")
+def stencil(tmp_path_factory, store):
+    """A run of a system that cannot do without a grid."""
+    out = str(tmp_path_factory.mktemp("runs") / "stencil")
+    own = [word for word in zip(TINY[::2], TINY[1::2], strict=True) if "--model" not in word[0]]
+    words = ["train", "darcy", "models.toys", "--out", out, "--data", store, "--quiet"]
+    assert main([*words, *(w for pair in own for w in pair)]) == 0
+    return out
+
+
+def test_predict_takes_the_grid_for_a_grid(stencil, tmp_path, ask, fails):
+    surrogate = ipot.load(stencil)
+    mesh = surrogate.places()
+    assert mesh.shape == (225, 2)
+    values = np.random.default_rng(0).choice([3.0, 12.0], (225, 1))
+    np.savez(tmp_path / "case.npz", points=mesh, values=values)
+    flags = ["--input", str(tmp_path / "case.npz"), "--output", str(tmp_path / "a.npz")]
+    assert ask("predict", stencil, *flags)["shape"] == [1, 225, 1]
+    written = np.load(tmp_path / "a.npz")["prediction"]
+    # By hand: the map of the values and of the mean of four neighbours.
+    weights = load_file(Path(stencil) / "best.safetensors")
+    field = (values - weights["input_mean"].numpy()) / weights["input_scale"].numpy()
+    field = field.reshape(15, 15)
+    around = sum(np.roll(field, s, a) for s in (1, -1) for a in (0, 1)) / 4
+    both = np.stack([field, around], -1).reshape(225, 2)
+    out = both @ weights["inner.map.weight"].numpy().T + weights["inner.map.bias"].numpy()
+    expected = out * weights["output_scale"].numpy() + weights["output_mean"].numpy()
+    np.testing.assert_allclose(written[0], expected, atol=1e-6)
+    np.savez(tmp_path / "case.npz", points=mesh[::-1], values=values)
+    assert "no grid of darcy. --fill linear" in fails("predict", stencil, *flags)
+
+
+def test_predict_fills_the_grid_from_sensors(stencil, tmp_path, ask, fails):
+    surrogate = ipot.load(stencil)
+    mesh = surrogate.places()
+    random = np.random.default_rng(0)
+    points = np.concatenate([random.random((60, 2)), [[0, 0], [0, 1], [1, 0], [1, 1]]])
+    slope = points @ [[1.0], [2.0]]
+    np.savez(tmp_path / "case.npz", points=points, values=slope)
+    flags = ["--input", str(tmp_path / "case.npz"), "--output", str(tmp_path / "a.npz")]
+    assert "--fill linear" in fails("predict", stencil, *flags)
+    assert ask("predict", stencil, *flags, "--fill", "linear")["shape"] == [1, 225, 1]
+    written = np.load(tmp_path / "a.npz")
+    np.testing.assert_allclose(written["queries"], mesh)
+    expected = surrogate.predict(mesh, mesh @ [[1.0], [2.0]], mesh)
+    np.testing.assert_allclose(written["prediction"], expected, rtol=1e-4, atol=1e-6)
+    assert "225 points and 36 queries" in fails(
+        "predict", stencil, *flags, "--fill", "linear", "--grid", "6"
+    )
+    assert "nearest" in fails("predict", stencil, *flags, "--fill", "spline", code=2)

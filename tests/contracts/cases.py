@@ -30,12 +30,24 @@ SMALL_MODEL = {
     "max_frequency": (6.0,),
     "layers": 2,
     "modes": 3,
+    "code": 5,
+    "dynamics": 16,
+    "fit_steps": 4,
+    "rotary": (9.0, 2.0),
+    "cross_rotary": 4.0,
+    "decoder_width": 12,
+    "latent_width": 14,
 }
 """Sizes for any model that has fields of these names."""
 
 ON_A_GRID = frozenset({Need.GRID, Need.SAME_POINTS, Need.FIXED_POINTS})
 
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+    "fno": {"default": {"modes": (3,), "padding": (0.5,)}},
+    "ffno": {
+        "default": {"modes": (3,), "padding": (0.5,), "latent": (8,), "map_width": 8},
+        "mapped": {"modes": (3,), "latent": (8,), "map_width": 8, "mapped": True, "shared": False},
+    },
     "ipot": {
         "default": {},
         "paper": {
@@ -49,6 +61,11 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "output_scale": 0.1,
         },
     },
+    "meshgraphnet": {
+        "default": {},
+        "nearest": {"edges": "nearest", "neighbours": 4},
+        "radius": {"edges": "radius", "radius": 0.6, "positions": False, "recompute": True},
+    },
     "transformer": {
         "default": {},
         "paper": {
@@ -59,6 +76,20 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "decoder": "narrow",
             "cross_head_width": 4,
         },
+    },
+    "transolver": {
+        "default": {"slices": 4, "reference": 3},
+        "points": {"slices": 4, "reference": 0, "projection": "points"},
+        "grid": {"slices": 4, "reference": 0, "projection": "grid"},
+    },
+    "perceiver_io": {
+        "default": {},
+        "repeated": {"repeats": 2, "cross_heads": 1, "feed_forward": 2},
+    },
+    "deeponet": {"default": {}, "tanh": {"basis": 3, "activation": "tanh"}},
+    "oformer": {
+        "default": {},
+        "fourier": {"attention": "fourier", "heads": 1, "propagators": 2, "latent_width": 12},
     },
 }
 """Settings that change what a model is; one that is not listed is tested as it comes."""
@@ -154,7 +185,7 @@ def _grid() -> Case:
     """One regular grid, shared by inputs and queries of all samples."""
     line = torch.arange(8, dtype=torch.float64) / 8
     mesh = torch.cartesian_prod(line, line)
-    spec = _spec(periods=(1.0, 1.0), provides=ON_A_GRID)
+    spec = _spec(periods=(1.0, 1.0), provides=ON_A_GRID, shape=(8, 8))
     fixed = {"points": mesh, "queries": mesh, "grid": (8, 8), "query_grid": (8, 8)}
     return Case(spec, _samples(spec, [(64, 64)] * 3, **fixed))
 
@@ -214,7 +245,7 @@ def _several_times() -> Case:
 def _line() -> Case:
     """A grid of one axis, with two channels and a parameter."""
     mesh = (torch.arange(12, dtype=torch.float64) / 11).unsqueeze(-1)
-    spec = _spec(d=1, c=2, k=2, p=1, provides=ON_A_GRID)
+    spec = _spec(d=1, c=2, k=2, p=1, provides=ON_A_GRID, shape=(12,))
     fixed = {"points": mesh, "queries": mesh, "grid": (12,), "query_grid": (12,)}
     return Case(spec, _samples(spec, [(12, 12)] * 2, **fixed))
 
@@ -224,7 +255,7 @@ def _block() -> Case:
     shape = (6, 8, 7)
     lines = [torch.linspace(0, 1, n, dtype=torch.float64) for n in shape]
     mesh = torch.cartesian_prod(*lines)
-    spec = _spec(d=3, k=2, provides=ON_A_GRID)
+    spec = _spec(d=3, k=2, provides=ON_A_GRID, shape=shape)
     fixed = {"points": mesh, "queries": mesh, "grid": shape, "query_grid": shape}
     return Case(spec, _samples(spec, [(len(mesh), len(mesh))] * 2, **fixed))
 
@@ -242,6 +273,7 @@ def _globe() -> Case:
         domain=((-1.0, 1.0),) * 3,
         sphere=True,
         provides=ON_A_GRID,
+        shape=(6, 8),
     )
     fixed = {"points": mesh, "queries": mesh, "grid": (6, 8), "query_grid": (6, 8)}
     return Case(spec, _samples(spec, [(48, 48)] * 2, **fixed))
@@ -251,7 +283,8 @@ def _film() -> Case:
     """Three past frames and a static channel on a grid, three steps to take."""
     line = torch.arange(8, dtype=torch.float64) / 8
     mesh = torch.cartesian_prod(line, line)
-    spec = _spec(c=4, k=1, history=3, steps=3, dt=0.5, periods=(1.0, 1.0), provides=ON_A_GRID)
+    facts = {"periods": (1.0, 1.0), "provides": ON_A_GRID, "shape": (8, 8)}
+    spec = _spec(c=4, k=1, history=3, steps=3, dt=0.5, **facts)
     fixed = {"points": mesh, "queries": mesh, "grid": (8, 8), "query_grid": (8, 8)}
     return Case(spec, _samples(spec, [(64, 64)] * 2, times=(0.5, 1.0, 1.5), **fixed))
 
@@ -264,7 +297,7 @@ def _sensors() -> Case:
 
 def _stations() -> Case:
     """The same scattered points in every sample, other queries, a parameter."""
-    spec = _spec(c=2, k=2, p=1, provides=frozenset({Need.FIXED_POINTS}))
+    spec = _spec(c=2, k=2, p=1, provides=frozenset({Need.FIXED_POINTS}), shape=(6,))
     return Case(spec, _samples(spec, [(6, 7), (6, 3)], points=_draw(7)(6, 2)))
 
 

@@ -78,7 +78,8 @@ def test_the_order_of_the_inputs_does_not_matter(case, variant):
     if {Need.GRID, Need.FIXED_POINTS} & model.needs or n == 0 or batch.edges is not None:
         pytest.skip("the order has a meaning, or there are no points")
     order = torch.randperm(n, generator=torch.Generator().manual_seed(1))
-    shuffled, expected = dataclasses.replace(batch, grid=None).take_points(order), ask(model, batch)
+    batch = dataclasses.replace(batch, grid=None)  # a grid is an order
+    shuffled, expected = batch.take_points(order), ask(model, batch)
     if Need.SAME_POINTS in model.needs:
         shuffled, expected = shuffled.take_queries(order), expected[:, :, order]
     torch.testing.assert_close(ask(model, shuffled), expected, **TIGHT)

@@ -90,6 +90,10 @@ def test_points_have_the_structure_that_the_spec_promises(problem, tmp_path):
         assert torch.equal(first.points, first.queries)
     if "FIXED_POINTS" in provided:
         assert torch.equal(first.points, second.points)
+        assert torch.Size(problem.spec.shape).numel() == len(first.points)
+        assert first.grid in (None, problem.spec.shape)
+    else:
+        assert problem.spec.shape == ()
     if first.grid is not None:
         assert torch.Size(first.grid).numel() == len(first.points)
     if first.grid is not None and len(first.grid) == problem.spec.dimension:

@@ -44,6 +44,20 @@ def test_samples_come_back_as_they_went_in(samples, kind):
         data[5]
 
 
+@pytest.mark.parametrize("kind", [lambda s: Stacked(collate(s)), Ragged])
+def test_batches_say_which_samples_they_hold(make_sample, kind):
+    """By their place in this data set, whatever the samples were told of themselves."""
+    data = kind([make_sample(seed=s, index=9) for s in range(5)])
+    for index in ([4, 1, 4], [0]):
+        assert data.batch(torch.tensor(index)).index.tolist() == index
+    assert [data[i].index for i in range(5)] == [0, 1, 2, 3, 4]
+    some = data.select([3, 2])
+    assert torch.equal(some[1].values, data[2].values)
+    assert some.batch(torch.tensor([1, 0])).index.tolist() == [1, 0]
+    assert some[1].index == 1
+    assert data.astype(torch.float64).batch(torch.tensor([2])).index.tolist() == [2]
+
+
 def test_from_samples_stacks_where_it_can(make_sample, samples):
     assert isinstance(from_samples(samples), Stacked)
     assert isinstance(from_samples([make_sample(3), make_sample(4)]), Ragged)

@@ -105,3 +105,14 @@ def test_the_residual_can_be_left_out():
 def test_a_width_must_divide_among_the_heads():
     with pytest.raises(ValueError, match="width of 6 does not divide among 4 heads"):
         AttentionBlock(6, heads=4)
+
+
+def test_a_plain_block_has_biases_and_no_gate():
+    block = AttentionBlock(6, heads=2, context=5, multiplier=3, bias=True, gated=False).double()
+    biased = {n for n, _ in block.attend.named_parameters() if n.endswith("bias")}
+    assert biased >= {"to_query.bias", "to_key_value.bias", "to_out.bias"}
+    layer, x = block.feed_forward, torch.randn(3, 6, dtype=torch.float64)
+    hidden = F.linear(F.layer_norm(x, (6,)), layer.into.weight, layer.into.bias)
+    assert hidden.shape == (3, 18)
+    hidden = hidden * 0.5 * (1 + torch.erf(hidden / 2**0.5))
+    torch.testing.assert_close(layer(x), F.linear(hidden, layer.out.weight, layer.out.bias))

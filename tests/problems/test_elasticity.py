@@ -14,6 +14,7 @@ from ipot.problems import elasticity
 from ipot.problems.elasticity import PROBLEM
 from ipot.samples import collate
 from ipot.solvers import random_fields, unit_cell
+from ipot.spec import Need
 
 CPU = torch.device("cpu")
 NAMES = {
@@ -163,6 +164,34 @@ def test_polar_coordinates_about_the_corner():
     low, high = torch.tensor(problem.spec.domain).T
     assert ((polar.points >= low) & (polar.points <= high)).all()
     assert torch.equal(polar.values, plain.values)
+
+
+@pytest.mark.parametrize("polar", ["none", "corner"])
+def test_the_cavity_as_its_radius_at_fixed_angles(polar):
+    """Each value is the cavity's radius at the angle of its point, once around and no double."""
+    problem, fields = replace(PROBLEM, inputs="radii", polar=polar), generate()
+    data, plain = (p.dataset(fields, None, None) for p in (problem, replace(PROBLEM, polar=polar)))
+    assert data.data.points.shape == (1, 41, 1)
+    assert problem.spec.shape == (41,)
+    assert problem.spec.periods == (1.0,)
+    assert problem.spec.provides == {Need.FIXED_POINTS, Need.POINTS}
+    assert problem.spec.symmetries == ()
+    angles = 2 * math.pi * data[1].points[:, 0].double()
+    radius = elasticity.cavity(fields["theta"][1:2], angles)[0]
+    torch.testing.assert_close(data[1].values[:, 0].double(), radius, rtol=0, atol=1e-6)
+    for name in ("queries", "targets"):
+        assert torch.equal(getattr(data[1], name), getattr(plain[1], name))
+    assert problem.spec.query_domain == replace(PROBLEM, polar=polar).spec.domain
+
+
+def test_the_cavity_as_a_numbered_mesh():
+    problem, fields = replace(PROBLEM, inputs="mesh"), generate()
+    data = problem.dataset(fields, None, None)
+    assert data.data.points.shape == (1, 972, 1)
+    assert problem.spec.shape == (972,)
+    assert torch.equal(data[2].values, fields["points"][2])
+    assert torch.equal(data[2].queries, fields["points"][2])
+    assert problem.spec.provides == {Need.FIXED_POINTS, Need.POINTS}
 
 
 def test_the_mirror_image_solves_the_mirrored_cavity():

@@ -1,11 +1,15 @@
 """Which way a step runs, and that all ways are the same mathematics."""
 
+import json
+import time
+
 import pytest
 import torch
 
 from ipot.errors import Unsupported
 from ipot.training import step
 from ipot.training.distributed import World
+from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
 from training.toys import CPU, contents, fit, ragged, stacked
 
@@ -92,6 +96,86 @@ def test_clipping_bounds_the_gradient(tmp_path, monkeypatch):
     fit(tmp_path / "clipped", clip=1e-3)
     assert min(free) > 1e-2
     assert norms == pytest.approx([1e-3] * 6, rel=1e-2)
+
+
+def test_a_group_of_the_objective_has_a_rate_of_its_own(tmp_path):
+    layer, own = torch.nn.Linear(2, 1), torch.nn.Parameter(torch.ones(3))
+    layer.bias.requires_grad_(False)
+    groups = [{"params": [own], "factor": 20.0}]
+    optimizer = step.make_optimizer(layer, Training(learning_rate=0.5), groups, CPU)
+    assert [g["params"] for g in optimizer.param_groups] == [[layer.weight], [own]]
+    made = step.Step.__new__(step.Step)
+    made.optimizer = optimizer
+    for base in (0.5, 0.01):
+        made._set_rate(base)
+        assert [g["lr"] for g in optimizer.param_groups] == pytest.approx([base, 20 * base])
+    # Where rates are tensors, as on a GPU, each is filled and none replaced.
+    rates = [torch.tensor(0.0), torch.tensor(0.0)]
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    made._set_rate(0.1)
+    assert [r.item() for r in rates] == pytest.approx([0.1, 2.0])
+    assert all(g["lr"] is r for g, r in zip(optimizer.param_groups, rates, strict=True))
+
+
+class Moved(RelativeL2):
+    """Two numbers of its own with the same gradient, one at a tenth of the rate."""
+
+    def __init__(self):
+        self.fast, self.slow = (torch.nn.Parameter(torch.zeros(())) for _ in range(2))
+
+    def prepare(self, network, data):
+        return [{"params": [self.fast]}, {"params": [self.slow], "factor": 0.1}]
+
+    def __call__(self, network, batch):
+        return super().__call__(network, batch) + self.fast + self.slow
+
+
+def test_a_factor_holds_through_a_run_and_its_schedule(tmp_path):
+    moved = Moved()
+    fit(tmp_path, objective=moved, weight_decay=0.0, epochs=3)
+    assert moved.fast < 0
+    assert moved.slow.item() == pytest.approx(0.1 * moved.fast.item(), rel=1e-3)
+
+
+def slow_start(monkeypatch, seconds):
+    """Let the first step of a run take its time, as compiling does."""
+    work = step.Step.__call__
+
+    def slowly(self, batch, number, rate):
+        if number == 0:
+            time.sleep(seconds)
+        work(self, batch, number, rate)
+
+    monkeypatch.setattr(step.Step, "__call__", slowly)
+
+
+@pytest.mark.parametrize("kind", ["eager", "compiled"])
+def test_what_the_first_step_takes_to_compile_is_not_training(tmp_path, monkeypatch, kind):
+    slow_start(monkeypatch, 0.5)
+    began = time.monotonic()
+    with torch.compiler.set_stance("force_eager"):  # the clock alone is looked at
+        result = fit(tmp_path, step=kind)
+    whole = time.monotonic() - began
+    assert result.step_kind == kind
+    if kind == "eager":
+        assert result.setup_seconds == 0
+        assert result.seconds > 0.5
+    else:
+        assert 0.5 <= result.setup_seconds < whole
+        assert result.seconds < whole - 0.5
+    assert json.loads((tmp_path / "result.json").read_text())["setup_seconds"] == (
+        result.setup_seconds
+    )
+
+
+def test_a_run_boxed_by_time_is_not_charged_for_compiling(tmp_path, monkeypatch):
+    slow_start(monkeypatch, 1.0)
+    with torch.compiler.set_stance("force_eager"):
+        result = fit(tmp_path, step="compiled", epochs=10_000, minutes=0.5 / 60)
+    assert result.setup_seconds >= 1
+    assert result.seconds >= 0.5
+    assert result.steps > 1
 
 
 @pytest.mark.compile

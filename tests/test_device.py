@@ -1,0 +1,70 @@
+"""Which device is meant, and how much memory was held."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ipot import device
+from ipot.errors import Unsupported
+
+CPU = torch.device("cpu")
+MIB = 2**-10
+"""In GiB, the unit of `peak_memory`."""
+
+
+def test_names_of_devices():
+    assert device.choose("cpu") == CPU
+    assert device.choose().type in ("cpu", "cuda")
+    with pytest.raises(Unsupported, match="unknown device 'tpu-like'"):
+        device.choose("tpu-like")
+
+
+@pytest.fixture
+def counted():
+    """Skip where the system does not tell, or does not start anew."""
+    device.reset_peak_memory(CPU)
+    if device.peak_memory(CPU) is None:
+        pytest.skip("/proc/self/status has no VmHWM here")
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        pytest.skip("/proc/self/clear_refs cannot be written here")
+
+
+@pytest.mark.usefixtures("counted")
+def test_the_peak_outlives_what_made_it_until_it_is_reset():
+    before = device.peak_memory(CPU)
+    large = np.ones(200 << 17)  # 200 MiB, beyond what the allocator keeps for itself
+    del large
+    after = device.peak_memory(CPU)
+    assert 190 * MIB < after - before < 400 * MIB
+    device.reset_peak_memory(CPU)
+    assert device.peak_memory(CPU) < after - 150 * MIB
+
+
+def test_where_the_system_does_not_tell(monkeypatch):
+    def refuse(self, *args):
+        raise OSError
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(Path, "write_text", refuse)
+    device.reset_peak_memory(CPU)
+    assert device.peak_memory(CPU) is None
+    monkeypatch.setattr(Path, "read_text", lambda self: "VmRSS: 12 kB")
+    assert device.peak_memory(CPU) is None
+    monkeypatch.setattr(Path, "read_text", lambda self: "Name: x\nVmHWM:\t 2097152 kB\n")
+    assert device.peak_memory(CPU) == 2.0
+
+
+def test_of_a_gpu_the_tensors_are_counted(monkeypatch):
+    gpu, calls = torch.device("cuda"), []
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", calls.append)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda place: 3 * 2**30)
+    monkeypatch.setattr(torch.cuda, "synchronize", calls.append)
+    device.reset_peak_memory(gpu)
+    device.synchronize(gpu)
+    device.synchronize(CPU)
+    assert calls == [gpu, gpu]
+    assert device.peak_memory(gpu) == 3.0
