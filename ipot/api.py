@@ -13,7 +13,7 @@ from ipot.device import choose
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
-from ipot.problems.base import GridProblem
+from ipot.problems.base import GridProblem, Problem
 from ipot.recipes.experiment import Experiment, experiment, restore, resume, run
 from ipot.recipes.studies import Question, ask, warn_outside
 from ipot.samples import Sample, collate
@@ -72,8 +72,9 @@ class Surrogate:
             sample = replace(sample, grid=grid, query_grid=asked)
         if Need.GRID in model.needs and sample.grid is None:
             raise Unsupported(
-                f"a model that needs {Need.GRID.value} cannot take these {len(sample.points)}: "
-                f"they are no grid of {problem.name}. --fill linear interpolates onto its own."
+                f"{model.name} needs {Need.GRID.value}, and these {len(sample.points)} are none "
+                f"that {problem.name} has{_grids(problem)}. `places()` of a loaded run gives its "
+                "own grid, and --fill linear interpolates onto it."
             )
         return sample
 
@@ -114,6 +115,16 @@ def load(path: Path | str, *, device: str = "auto", weights: str = "best") -> Su
     place = choose(device)
     model, settings = restore(path, place, weights)
     return Surrogate(model, settings, place)
+
+
+def _grids(problem: Problem) -> str:
+    """Where the nodes of the grid of training lie, in words."""
+    if not isinstance(problem, GridProblem):
+        return ""
+    nodes = problem.coordinates(problem.resolution)
+    lines = [sorted(set(axis.tolist())) for axis in nodes.unbind(-1)]
+    words = " and ".join(f"{x[0]:.5g}, {x[1]:.5g}, ... {x[-1]:.5g} ({len(x)})" for x in lines)
+    return f": that of training has nodes at {words}, row by row"
 
 
 def _tensor(name: str, array: np.ndarray, columns: int, rank: int = 2) -> torch.Tensor:

@@ -28,7 +28,7 @@ def module(kind: str, name: str) -> ModuleType:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             raise UnknownName(f"cannot import {name!r}: {error}") from error
-    key = name.replace("-", "_")
+    key = name.replace("-", "_").lower()
     if key not in names(kind):
         close = difflib.get_close_matches(key, names(kind), n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""

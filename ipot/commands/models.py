@@ -44,14 +44,19 @@ def main(arguments: list[str]) -> None:
     if not any(r["published_parameters"] for r in rows):
         columns.remove("published parameters")
     cells = [[_cells(r)[column] for column in columns] for r in rows]
-    show(table(f"Models for {flags.problem}, preset {flags.preset}", columns, cells))
+    caption = "published: as printed, where a complex weight may count once; ours are real numbers"
+    shown = caption if "published parameters" in columns else None
+    show(table(f"Models for {flags.problem}, preset {flags.preset}", columns, cells, caption=shown))
+    for r in rows:
+        if r["parameters"] is None:
+            print(f"{r['name']}: {r['unsupported'].split('. ')[0].rstrip('.')}.")
 
 
 def _cells(facts: dict) -> dict[str, str | None]:
     printed = facts["published_parameters"]
     return {
         "model": facts["name"],
-        "parameters": f"{facts['parameters']:,}" if facts["parameters"] else facts["unsupported"],
+        "parameters": f"{facts['parameters']:,}" if facts["parameters"] else None,
         "published parameters": f"{printed / 1e6:.2f} M" if printed else None,
         "needs": ", ".join(facts["needs"]) or "any points, any queries",
         "about": facts["about"],

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ipot.errors import Unsupported
+from ipot.models._checks import divided, frequencies, positive
 from ipot.models.base import Latent, LatentOperator
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.fourier import FourierFeatures, for_all
@@ -61,18 +62,18 @@ class Settings:
     """A fixed factor on the output."""
 
     def __post_init__(self) -> None:
-        positive = ("width", "blocks", "heads", "cross_heads", "feed_forward")
-        for name in (*positive, "encoder_feed_forward", "cross_gain"):
-            if not getattr(self, name) > 0:
-                raise Unsupported(f"model.{name} must be positive, got {getattr(self, name)}")
+        positive(self, "width", "blocks", "heads", "cross_heads", "feed_forward")
+        positive(self, "encoder_feed_forward", "cross_gain")
+        frequencies(self)
+        divided(self)
         if self.cross_head_width is not None and self.cross_head_width < 1:
             raise Unsupported(f"model.cross_head_width must be positive: {self.cross_head_width}")
         if self.local and not self.lifted:
-            raise Unsupported("model.local starts from lifted inputs: set model.local to False")
-        if not self.bins or min(self.bins) < 1:
-            raise Unsupported(f"model.bins must be positive, got {self.bins}")
-        if not self.max_frequency or not min(self.max_frequency) >= 2:
-            raise Unsupported(f"model.max_frequency must be 2 at least, got {self.max_frequency}")
+            raise Unsupported("model.local starts from lifted inputs: add --model.no-local")
+        if self.decoder == "full" and not self.lifted:
+            raise Unsupported(
+                "model.decoder full adds lifted queries to their update: add --model.decoder narrow"
+            )
 
 
 class Tokens(ParameterTokens):
@@ -116,8 +117,6 @@ class Decoder(nn.Module):
         full = config.decoder == "full"
         self.lift = Lift(self.position.width, 0, config.width) if config.lifted else None
         queries = config.width if config.lifted else self.position.width
-        if full and queries != config.width:
-            raise ValueError('decoder="full" adds the queries to their update: it needs lifted')
         self.block = AttentionBlock(
             queries,
             context=config.width,

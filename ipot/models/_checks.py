@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ipot.errors import Unsupported
@@ -10,8 +11,16 @@ from ipot.errors import Unsupported
 def positive(config: Any, *names: str) -> None:
     """Refuse settings that are not positive."""
     for name in names:
-        if not getattr(config, name) > 0:
+        if not 0 < getattr(config, name) < math.inf:
             raise Unsupported(f"model.{name} must be positive, got {getattr(config, name)}")
+
+
+def frequencies(config: Any) -> None:
+    """Refuse position features without bins, or with a highest frequency below one."""
+    if not config.bins or min(config.bins) < 1:
+        raise Unsupported(f"model.bins must be positive, got {config.bins}")
+    if not config.max_frequency or not min(config.max_frequency) >= 2:
+        raise Unsupported(f"model.max_frequency must be 2 at least, got {config.max_frequency}")
 
 
 def divided(config: Any, heads: str = "heads") -> None:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ipot.errors import DataError, Unsupported
+from ipot.models._checks import positive
 from ipot.models.base import OneStep
 from ipot.nn.grid import crop, extend, for_axes, padded, to_grid, to_rows
 from ipot.nn.points import UnitBox, with_parameters
@@ -35,9 +36,7 @@ class Settings:
     points, so that a mode means the same wavelength at every resolution."""
 
     def __post_init__(self) -> None:
-        for name in ("width", "layers", "projection"):
-            if not getattr(self, name) > 0:
-                raise Unsupported(f"model.{name} must be positive, got {getattr(self, name)}")
+        positive(self, "width", "layers", "projection")
         if not self.modes or min(self.modes) < 1:
             raise Unsupported(f"model.modes must be positive, got {self.modes}")
         if not self.padding or not min(self.padding) >= 0:

@@ -64,12 +64,17 @@ class Operator(nn.Module, ABC):
             lost.add(Need.EDGES)
         if not _alike(first.points, first.queries):
             lost.add(Need.SAME_POINTS)
-        count = torch.Size(self.spec.shape).numel() if self.spec.shape else len(first.points)
-        fixed = all(_alike(first.points, data[i].points) for i in range(len(data)))
-        if not fixed or len(first.points) != count:
+        if Need.FIXED_POINTS in self.needs and not self._fixed(data):
             lost.add(Need.FIXED_POINTS)
         spec = replace(self.spec, provides=self.spec.provides - lost)
         spec.require(type(self).__name__, self.needs)
+
+    def _fixed(self, data: Dataset) -> bool:
+        """Whether all samples have the same points, as many as the problem says."""
+        first = data[0].points
+        count = torch.Size(self.spec.shape).numel() if self.spec.shape else len(first)
+        same = all(_alike(first, data[i].points) for i in range(len(data)))
+        return same and len(first) == count
 
     def steps(self, times: tuple[float, ...]) -> list[int]:
         """Times as whole numbers of the problem's step."""

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ipot.data.dataset import Dataset
 from ipot.errors import DataError, Unsupported
+from ipot.models._checks import positive
 from ipot.models.base import OneStep
 from ipot.nn.fourier import FourierFeatures
 from ipot.nn.mlp import MLP, Activation
@@ -43,9 +44,7 @@ class Config:
     """Between the layers, and behind the trunk."""
 
     def __post_init__(self) -> None:
-        for name in ("width", "layers", "sensors"):
-            if not getattr(self, name) > 0:
-                raise Unsupported(f"model.{name} must be positive, got {getattr(self, name)}")
+        positive(self, "width", "layers", "sensors")
         if self.basis is not None and self.basis < 1:
             raise Unsupported(f"model.basis must be positive or None, got {self.basis}")
 

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from ipot.errors import Unsupported
+from ipot.models._checks import positive
 from ipot.models._fourier import Fourier, Settings
 from ipot.nn.grid import Pointwise, for_axes, to_grid, unit_grid
 from ipot.nn.nonuniform import analysis, synthesis
@@ -60,9 +61,7 @@ class Config(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("feed_forward", "map_width"):
-            if not getattr(self, name) > 0:
-                raise Unsupported(f"model.{name} must be positive, got {getattr(self, name)}")
+        positive(self, "feed_forward", "map_width")
         if not self.latent or min(self.latent) < 2:
             raise Unsupported(f"model.latent must be 2 at least, got {self.latent}")
 

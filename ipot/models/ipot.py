@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.errors import Unsupported
 from ipot.models._attentive import Attentive, Settings, Tokens
+from ipot.models._checks import positive
 from ipot.models._local import start_local
 from ipot.models.base import Latent
 from ipot.nn.attention import AttentionBlock
@@ -33,8 +33,7 @@ class Config(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.latents > 0:
-            raise Unsupported(f"model.latents must be positive, got {self.latents}")
+        positive(self, "latents")
 
 
 class Encoder(Tokens):

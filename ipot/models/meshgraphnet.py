@@ -23,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ipot.data.dataset import Dataset
 from ipot.errors import DataError, Unsupported
+from ipot.models._checks import positive
 from ipot.models._meshes import (
     looked_at,
     refuse_duplicates,
@@ -70,9 +71,7 @@ class Config:
     """Keep one state for every step and compute the rest again in the backward pass."""
 
     def __post_init__(self) -> None:
-        for name in ("width", "layers", "hidden", "neighbours", "radius"):
-            if not getattr(self, name) > 0:
-                raise Unsupported(f"model.{name} must be positive, got {getattr(self, name)}")
+        positive(self, "width", "layers", "hidden", "neighbours", "radius")
 
 
 def network(inputs: int, config: Config, outputs: int | None = None) -> MLP:

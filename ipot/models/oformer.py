@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ipot.errors import Unsupported
+from ipot.models._checks import positive
 from ipot.models.base import ROWS_AT_ONCE, Operator
 from ipot.nn.attention import GatedFeedForward
 from ipot.nn.linear_attention import LinearAttention, Rotary
@@ -64,10 +65,8 @@ class Config:
     """Standard deviation of the random frequencies, in waves over the domain."""
 
     def __post_init__(self) -> None:
-        sizes = ("width", "blocks", "heads", "decoder_width", "cross_heads", "latent_width")
-        for name in (*sizes, "cross_rotary", "frequency"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise Unsupported(f"model.{name} must be positive, got {getattr(self, name)}")
+        positive(self, "width", "blocks", "heads", "decoder_width", "cross_heads", "latent_width")
+        positive(self, "cross_rotary", "frequency")
         if not self.rotary or not min(self.rotary) > 0:
             raise Unsupported(f"model.rotary must be positive numbers, got {self.rotary}")
         if self.propagators is not None and self.propagators < 0:

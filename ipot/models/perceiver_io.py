@@ -18,8 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.errors import Unsupported
-from ipot.models._checks import divided, positive
+from ipot.models._checks import divided, frequencies, positive
 from ipot.models.base import OneStep
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.fourier import FourierFeatures, for_all
@@ -57,10 +56,7 @@ class Config:
         positive(self, *sizes)
         divided(self)
         divided(self, "cross_heads")
-        if not self.bins or min(self.bins) < 1:
-            raise Unsupported(f"model.bins must be positive, got {self.bins}")
-        if not self.max_frequency or not min(self.max_frequency) >= 2:
-            raise Unsupported(f"model.max_frequency must be 2 at least, got {self.max_frequency}")
+        frequencies(self)
 
 
 class Encoder(ParameterTokens):

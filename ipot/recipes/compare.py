@@ -115,7 +115,7 @@ def chosen(words: str) -> list[str]:
     if words.strip() == "all":
         return registry.names("models")
     found = [word.strip() for word in words.split(",") if word.strip()]
-    found = [name if "." in name else name.replace("-", "_") for name in found]
+    found = [name if "." in name else name.replace("-", "_").lower() for name in found]
     if not found:
         known = ", ".join(registry.names("models"))
         raise UnknownName(f"no system to compare in {words!r}. Known: {known}; or all")
@@ -148,6 +148,9 @@ def compare(
     terms = {"minutes": minutes, "seed": seed, "augment": augment}
     _refuse(base, terms)
     out, place, store = Path(out), choose(device), store or Store()
+    # Systems that were compared here before stay in the table.
+    before = sorted(path.parent.name for path in out.glob("*/test.json"))
+    models = list(dict.fromkeys([*models, *before]))
     plans = [_plan(base, name, terms, small) for name in models]
     for plan in plans:
         _refuse_folder(plan, out / plan.model)

@@ -114,14 +114,14 @@ def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Ex
     """The settings of a preset, to be changed with `dataclasses.replace`."""
     if preset not in PRESETS:
         raise UnknownName(f"unknown preset {preset!r}. Known: {', '.join(PRESETS)}")
+    model = model if "." in model else model.replace("-", "_").lower()
     found = registry.find("problems", problem)
     module = registry.module("models", model)
     registry.find("models", model)
     if model != "ipot":
         if preset == "paper" and "." in model:
             raise UnknownName(f"{model} has no preset `paper`: only the systems of the paper do")
-        name = model.replace("-", "_")
-        recipe, view = systems.recipe(name, found.name, preset, module.Config())
+        recipe, view = systems.recipe(model, found.name, preset, module.Config())
         found = replace(found, **view)
     elif preset == "paper":
         recipe = default.Recipe(paper.model(found.name), paper.training(found.name), False)
@@ -164,7 +164,7 @@ def build_model(
         try:
             inner = kind(config, spec)
         except Unsupported as error:
-            raise Unsupported(f"{error} {able(spec, besides=name)}") from error
+            raise Unsupported(f"{str(error).rstrip('.')}. {able(spec, besides=name)}") from error
         except (ValueError, TypeError, RuntimeError) as error:
             raise RunError(f"the settings of {name} do not fit {spec.name}: {error}") from error
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
@@ -173,8 +173,16 @@ def build_model(
 
 def able(spec: Spec, besides: str = "") -> str:
     """Which models can do with what a problem provides, in a sentence."""
-    names = [name for name in registry.names("models") if name != besides and _can(name, spec)]
+    names = [name for name in registry.names("models") if name != besides and _may(name, spec)]
     return f"Models that can: {', '.join(names)}." if names else "No other model can either."
+
+
+def _may(name: str, spec: Spec) -> bool:
+    """Whether a model takes a problem as it is, or in the view of its recipe."""
+    if _can(name, spec):
+        return True
+    known = spec.name in registry.names("problems")
+    return known and _can(name, experiment(spec.name, name).problem.spec)
 
 
 def _can(name: str, spec: Spec) -> bool:
@@ -410,7 +418,7 @@ def refuse_subsets(model: Operator, training: Training) -> None:
             continue
         if found := sorted(need.value for need in needs & model.needs):
             raise Unsupported(
-                f"a model that needs {found[0]} takes them all: set --training.{name} 1"
+                f"{model.name} needs {found[0]} and takes them all: set --training.{name} 1"
             )
         if training.unroll is not None:
             raise Unsupported(

@@ -128,7 +128,7 @@ def examine(model: Operator, data: Dataset, question: Question) -> None:
     found = sorted(need.value for need in WHOLE & model.needs)
     if found and question.hides and question.fill is None:
         raise Unsupported(
-            f"a model that needs {' and '.join(found)} cannot be asked with inputs hidden "
+            f"{model.name} needs {' and '.join(found)}: it cannot be asked with inputs hidden "
             f"({question.describe()}). --fill linear interpolates them from those that are seen; "
             "cubic and nearest are the other ways."
         )

@@ -59,7 +59,7 @@ def recipe(system: str, problem: str, preset: str, config: Any) -> tuple[default
 
 def small(system: str, config: Any) -> Any:
     """The model at sizes for a first look: minutes on a CPU. One that is not known stays."""
-    return replace(config, **SMALL.get(system.replace("-", "_"), {}))
+    return replace(config, **SMALL.get(system, {}))
 
 
 def _transformer(problem: str, preset: str, config: Any) -> tuple[default.Recipe, Changes]:
@@ -170,7 +170,6 @@ SYSTEMS: dict[str, System] = {
                 {"batch": 4},
             ),
             "era5": Row({"code": 200, "width": 256, "layers": 6, "dynamics": 800}, {"batch": 8}),
-            "sst": Row({"dynamics": 256}, {"batch": 16}, view=ABSOLUTE),
         },
     ),
     # deepmind-research, which trains ten million steps at this rate; ours must be quicker.
@@ -253,8 +252,8 @@ SMALL: dict[str, Changes] = {
     "meshgraphnet": {"width": 32, "layers": 6},
     "oformer": {"width": 32, "blocks": 3, "decoder_width": 64, "latent_width": 64}
     | {"rotary": (256.0, 64.0, 16.0), "cross_rotary": 256.0},
-    "deeponet": {"width": 64},
+    "deeponet": {"width": 64, "sensors": 256},
     "fno": {"width": 24, "modes": (6,)},
     "ffno": {"width": 32, "modes": (6,), "latent": (16,)},
-    "dino": {"code": 32, "dynamics": 128},
+    "dino": {"code": 32, "width": 64, "layers": 3, "dynamics": 128, "fit_steps": 50},
 }

@@ -67,7 +67,10 @@ def _mark(number: int) -> str:
 def heading(found: Comparison) -> str:
     """What was compared, in a line."""
     minutes, name = found.terms["minutes"], found.problem["name"]
-    return f"{name}: {minutes:g} min of training each, preset {found.preset}, {found.device}"
+    side = found.problem.get("resolution")
+    seen = f"{found.data['train']} samples" + (f" at {side} a side" if side else "")
+    words = f"{minutes:g} min of training each on {seen}, preset {found.preset}, {found.device}"
+    return f"{name}: {words}"
 
 
 def page(found: Comparison, command: str) -> str:

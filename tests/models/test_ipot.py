@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.special import erf
 
+from ipot.errors import Unsupported
 from ipot.models import base, ipot
 from ipot.models.base import parameter_count
 from ipot.models.ipot import IPOT, Config
@@ -111,13 +112,26 @@ def test_a_shared_mesh_is_embedded_once(monkeypatch, make_sample):
     [
         ({"bins": (3, 3, 3)}, r"bins \(3, 3, 3\).*2 numbers, or one for all"),
         ({"max_frequency": (3.0,) * 3}, "2 numbers, or one for all"),
-        ({"lifted": False, "local": False}, "needs lifted"),
-        ({"heads": 3}, "width of 8 does not divide among 3 heads"),
+        ({"cross_heads": 3}, "width of 8 does not divide among 3 heads"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         build(dataclasses.replace(SMALL, **change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lifted": False, "local": False}, "add --model.decoder narrow"),
+        ({"lifted": False, "decoder": "narrow"}, "add --model.no-local"),
+        ({"heads": 3}, "width must be a multiple of model.heads, got 8 and 3"),
+        ({"latents": 0}, "latents must be positive, got 0"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_at_once(change, message):
+    with pytest.raises(Unsupported, match=message):
+        dataclasses.replace(SMALL, **change)
 
 
 # --- the forward pass once more, in numpy and from the equations -----------------------------

@@ -145,6 +145,15 @@ def test_what_has_ended_is_not_trained_again(side_by_side, toys, steps, released
     assert len(released) == 2
 
 
+def test_a_system_that_joins_later_stands_beside_those_before(side_by_side, toys, steps):
+    alone = side_by_side(toys["linear"])
+    taken = len(steps)
+    both = side_by_side(toys["double"])
+    assert {row.model for row in both.rows} == {toys["linear"], toys["double"]}
+    assert next(r for r in both.rows if r.model == toys["linear"]) == alone.rows[0]
+    assert len(steps) > taken
+
+
 def test_a_system_that_was_trained_is_scored_without_training(tmp_path, side_by_side, toys, steps):
     first = side_by_side(toys["linear"])
     (tmp_path / "out" / toys["linear"] / "test.json").unlink()

@@ -94,7 +94,11 @@ def test_a_start_that_is_no_run_is_refused_before_any_work(tmp_path, small, run)
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"step": "graph"}, {"model": replace(TINY, heads=3)}, {"model": replace(TINY, bins=(1, 1))}],
+    [
+        {"step": "graph"},
+        {"model": replace(TINY, cross_heads=3)},
+        {"model": replace(TINY, bins=(1, 1))},
+    ],
     ids=["graph on a CPU", "heads", "bins"],
 )
 def test_settings_that_cannot_work_leave_no_run_behind(tmp_path, small, run, wrong):
@@ -179,7 +183,7 @@ def test_weights_start_from_the_seed_alone(small):
 
 def test_settings_that_do_not_fit_are_said_in_words():
     with pytest.raises(RunError, match=r"settings of ipot do not fit smoothing.*heads"):
-        build_model("ipot", replace(TINY, heads=3), SPEC)
+        build_model("ipot", replace(TINY, cross_heads=3), SPEC)
 
 
 @pytest.mark.parametrize("problem", registry.names("problems"))

@@ -113,7 +113,7 @@ def test_a_model_that_refuses_is_not_among_those_that_can(monkeypatch):
     monkeypatch.setattr(transformer, "MODEL", Never)
     assert "transformer" not in able(cloud())
     assert "ipot" in able(cloud())
-    with pytest.raises(Unsupported, match=r"never Models that can: .*ipot"):
+    with pytest.raises(Unsupported, match=r"never\. Models that can: .*ipot"):
         build_model("transformer", OTHER, cloud())
     monkeypatch.setattr(registry, "names", lambda kind: ["transformer"])
     assert able(cloud()) == "No other model can either."
@@ -140,7 +140,7 @@ class Needy(Operator):
 
 @pytest.mark.parametrize("need", [Need.GRID, Need.FIXED_POINTS, Need.SAME_POINTS, Need.EDGES])
 def test_a_model_of_whole_meshes_takes_all_points(need):
-    said = rf"a model that needs {need.value} takes them all: set --training\.points 1"
+    said = rf"needs {need.value} and takes them all: set --training\.points 1"
     with pytest.raises(Unsupported, match=said):
         refuse_subsets(Needy(need), Training(points=0.5))
     refuse_subsets(Needy(need), Training())
@@ -309,3 +309,11 @@ def test_the_command_says_it_too(tmp_path, train, capsys):
     said = capsys.readouterr().err
     assert "it holds ipot, and transformer cannot start from that" in said
     assert "Traceback" not in said
+
+
+def test_a_model_that_can_in_the_view_of_its_recipe_is_named():
+    """DeepONet needs fixed points, and its recipe sees elasticity in such a way."""
+    elasticity = registry.find("problems", "elasticity").spec
+    assert "deeponet" in able(elasticity)
+    assert "fno," not in able(elasticity).replace("ffno,", "")
+    assert "dino" not in able(elasticity)

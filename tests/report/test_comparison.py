@@ -105,7 +105,7 @@ def test_the_page_can_be_read_alone() -> None:
     ):
         assert part in text
     assert "not augmented" not in page(made(terms=found.terms | {"augment": True}), "")
-    assert heading(found) == "darcy: 1 min of training each, preset default, cpu"
+    assert heading(found) == "darcy: 1 min of training each on 1000 samples, preset default, cpu"
 
 
 def words(axes) -> list:

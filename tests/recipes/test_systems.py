@@ -1,0 +1,76 @@
+"""Recipes of the other systems: every row builds, and has the sizes that were published."""
+
+import pytest
+
+from ipot import registry
+from ipot.errors import Unsupported
+from ipot.models.base import parameter_count
+from ipot.recipes import paper, systems
+from ipot.recipes.experiment import build, experiment
+
+OTHERS = [name for name in registry.names("models") if name != "ipot"]
+
+# Counts that agree with a printed one, in real numbers: (system, problem) -> count.
+COUNTS = {
+    ("deeponet", "darcy"): 415_361,  # 0.42 M
+    ("deeponet", "elasticity"): 1_025_025,  # 1.03 M
+    ("fno", "navier_stokes"): 926_357,  # 0.93 M
+    ("fno", "era5_synthetic"): 2_368_193,  # 2.37 M
+    ("ffno", "darcy"): 404_674,  # 0.41 M
+    ("ffno", "plasticity"): 568_968,  # 0.57 M
+    ("oformer", "navier_stokes"): 1_851_265,  # 1.85 M
+    ("oformer", "airfoil"): 1_277_665,  # 1.28 M
+    ("lno", "darcy"): 762_113,  # 0.76 M
+}
+
+
+def test_every_system_has_recipes():
+    assert set(systems.SYSTEMS) | {"ipot", "transformer"} == set(registry.names("models"))
+    assert set(systems.SMALL) == set(registry.names("models"))
+
+
+@pytest.mark.parametrize("system", OTHERS)
+def test_rows_are_of_problems_that_are_there(system):
+    rows = systems.SYSTEMS[system].rows if system in systems.SYSTEMS else {}
+    assert set(rows) <= set(registry.names("problems"))
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+@pytest.mark.parametrize("problem", [p for p in registry.names("problems") if p != "era5"])
+@pytest.mark.parametrize("system", OTHERS)
+def test_a_row_builds_or_says_what_is_missing(system, problem, preset):
+    if system == "transformer" and preset == "paper" and problem not in paper.TABLE:
+        pytest.skip("a row of the paper's own tables")
+    settings = experiment(problem, system, preset)
+    row = systems.SYSTEMS.get(system, systems.System({}, {})).rows.get(problem)
+    try:
+        build(settings)
+    except Unsupported:
+        assert row is None, "a row for a problem that the system cannot do"
+    if preset == "default":
+        assert settings.training.schedule == "cosine"
+        assert settings.training.clip is not None
+
+
+@pytest.mark.parametrize(("system", "problem"), COUNTS)
+def test_the_sizes_are_the_published_ones(system, problem):
+    model = build(experiment(problem, system, "paper"))
+    assert parameter_count(model) == COUNTS[system, problem]
+
+
+def test_the_published_schedule_is_kept_by_its_preset():
+    fno = experiment("darcy", "fno", "paper").training
+    assert (fno.epochs, fno.batch, fno.schedule, fno.step_epochs) == (500, 20, "step", 100)
+    transolver = experiment("darcy", "transolver").training
+    assert (transolver.batch, transolver.clip, transolver.schedule) == (4, 0.1, "cosine")
+
+
+@pytest.mark.parametrize("system", registry.names("models"))
+def test_small_sizes_are_smaller(system):
+    problem = "navier_stokes"
+    full = experiment(problem, system)
+    small = systems.small(system, full.model)
+    spec = full.problem.small().spec
+    kind = registry.find("models", system)
+    assert parameter_count(kind(small, spec)) < parameter_count(kind(full.model, spec))
+    assert parameter_count(kind(small, spec)) < 500_000
