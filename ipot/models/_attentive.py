@@ -5,6 +5,7 @@ tokens of the inputs -> state -> blocks of self-attention, at every step -> quer
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -76,8 +77,8 @@ class Settings:
             )
 
 
-class Tokens(ParameterTokens):
-    """Inputs as tokens, and parameters as tokens of their own behind them."""
+class Encoder(ParameterTokens):
+    """Inputs as tokens, parameters as tokens of their own behind them, and a state from these."""
 
     def __init__(self, config: Settings, spec: Spec) -> None:
         super().__init__()
@@ -88,15 +89,30 @@ class Tokens(ParameterTokens):
             self.lift = Lift(self.position.width, spec.channels, config.width)
         self.start_parameters(len(spec.parameters), self.width)
 
-    def tokens(
+    def attention(self, config: Settings, context: int | None = None) -> AttentionBlock:
+        """The block that a state comes from; without `context` tokens attend to each other."""
+        return AttentionBlock(
+            config.width,
+            context=context,
+            heads=config.cross_heads,
+            head_width=config.cross_head_width,
+            multiplier=config.encoder_feed_forward,
+            gain=config.cross_gain,
+        )
+
+    @abstractmethod
+    def state(self, tokens: Float[Tensor, "B N d"], mask: Bool[Tensor, "B N"] | None) -> Latent:
+        """The state that the tokens make."""
+
+    def forward(
         self,
         points: Float[Tensor, "B1 N D"],
         values: Float[Tensor, "B N C"],
         parameters: Float[Tensor, "B P"] | None = None,
         mask: Bool[Tensor, "B N"] | None = None,
-    ) -> tuple[Float[Tensor, "B NP d"], Bool[Tensor, "B NP"] | None]:
-        """The tokens and their mask."""
-        return self.join(self._embed(points, values), parameters, mask)
+    ) -> Latent:
+        """The latent state of the inputs."""
+        return self.state(*self.join(self._embed(points, values), parameters, mask))
 
     def _embed(self, points: Tensor, values: Tensor) -> Tensor:
         position = self.position(points)

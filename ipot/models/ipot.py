@@ -16,11 +16,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.models._attentive import Attentive, Settings, Tokens
+from ipot.models._attentive import Attentive, Encoder, Settings
 from ipot.models._checks import positive
 from ipot.models._local import start_local
 from ipot.models.base import Latent
-from ipot.nn.attention import AttentionBlock
 from ipot.spec import Spec
 
 
@@ -36,30 +35,16 @@ class Config(Settings):
         positive(self, "latents")
 
 
-class Encoder(Tokens):
+class InducingPoints(Encoder):
     """Inducing points attend to the inputs."""
 
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)
         self.latents = nn.Parameter(0.02 * torch.randn(config.latents, config.width))
-        self.block = AttentionBlock(
-            config.width,
-            context=self.width,
-            heads=config.cross_heads,
-            head_width=config.cross_head_width,
-            multiplier=config.encoder_feed_forward,
-            gain=config.cross_gain,
-        )
+        self.block = self.attention(config, context=self.width)
 
-    def forward(
-        self,
-        points: Float[Tensor, "B1 N D"],
-        values: Float[Tensor, "B N C"],
-        parameters: Float[Tensor, "B P"] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Latent:
-        """The latent state."""
-        tokens, mask = self.tokens(points, values, parameters, mask)
+    def state(self, tokens: Float[Tensor, "B N d"], mask: Bool[Tensor, "B N"] | None) -> Latent:
+        """A row for each inducing point."""
         return Latent(self.block(self.latents.unsqueeze(0), tokens, mask))
 
 
@@ -67,7 +52,7 @@ class IPOT(Attentive):
     """Any points in, any queries out, through a small set of inducing points."""
 
     def __init__(self, config: Config, spec: Spec) -> None:
-        super().__init__(config, spec, Encoder(config, spec))
+        super().__init__(config, spec, InducingPoints(config, spec))
         if config.local:
             start_local(self, spec)
 

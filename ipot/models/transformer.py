@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.models._attentive import Attentive, Settings, Tokens
+from ipot.models._attentive import Attentive, Encoder, Settings
 from ipot.models._local import start_local
 from ipot.models.base import Latent
-from ipot.nn.attention import AttentionBlock
 from ipot.spec import Spec
 
 
@@ -25,29 +24,16 @@ class Config(Settings):
     """The sizes and choices of a transformer; those of an IPOT without its inducing points."""
 
 
-class Encoder(Tokens):
+class EveryInput(Encoder):
     """Inputs attend to inputs."""
 
     def __init__(self, config: Config, spec: Spec) -> None:
         super().__init__(config, spec)
         self.embed = None if config.lifted else nn.Linear(self.width, config.width)
-        self.block = AttentionBlock(
-            config.width,
-            heads=config.cross_heads,
-            head_width=config.cross_head_width,
-            multiplier=config.encoder_feed_forward,
-            gain=config.cross_gain,
-        )
+        self.block = self.attention(config)
 
-    def forward(
-        self,
-        points: Float[Tensor, "B1 N D"],
-        values: Float[Tensor, "B N C"],
-        parameters: Float[Tensor, "B P"] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Latent:
-        """The latent state, one row for each input, and its mask."""
-        tokens, mask = self.tokens(points, values, parameters, mask)
+    def state(self, tokens: Float[Tensor, "B N d"], mask: Bool[Tensor, "B N"] | None) -> Latent:
+        """A row for each input, and their mask."""
         if self.embed is not None:
             tokens = self.embed(tokens)
         return Latent(self.block(tokens, None, mask), mask)
@@ -57,7 +43,7 @@ class Transformer(Attentive):
     """Any points in, any queries out; the state holds every input."""
 
     def __init__(self, config: Config, spec: Spec) -> None:
-        super().__init__(config, spec, Encoder(config, spec))
+        super().__init__(config, spec, EveryInput(config, spec))
         if config.local:
             start_local(self, spec)
 
