@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.data.store import Store
 from ipot.device import choose
-from ipot.errors import RunError, UnknownName, Unsupported
+from ipot.errors import IpotError, RunError, UnknownName, Unsupported
 from ipot.models._wrappers import wrap
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
@@ -234,20 +235,33 @@ def run(
     `start_from` is another run whose best weights (and scales) are taken as the start.
     """
     place, folder = choose(device), Run(Path(out))
-    # A folder, a model or weights that will not do are refused before any data are generated.
-    folder.refuse_existing()
-    source = None if start_from is None else Run.open(start_from)
-    extra: dict[str, Any] = {"environment": environment()}
-    if source is not None:
-        extra["start_from"] = str(source.path.resolve())
-    _refuse(settings, source)
-    with world(place) as here:
+    with _left_as_found(folder.path), world(place) as here:
+        # A folder, a model or weights that will not do are refused before any data are generated.
+        folder.refuse_existing()
+        source = None if start_from is None else Run.open(start_from)
+        extra: dict[str, Any] = {"environment": environment()}
+        if source is not None:
+            extra["start_from"] = str(source.path.resolve())
+        _refuse(settings, source)
         # The trainer may refuse its settings too; only behind it is there a run.
         trainer = _trainer(settings, folder, source, place, here, store, report)
         if here.first:
             Run.create(out, settings.as_dict() | extra)
         here.barrier()
         return trainer.run(Progress(quiet=quiet or not here.first))
+
+
+@contextmanager
+def _left_as_found(path: Path) -> Iterator[None]:
+    """Take away a folder that was made for nothing: a run that was refused leaves none."""
+    existed = path.exists()
+    try:
+        yield
+    except IpotError:
+        if not existed:
+            with suppress(OSError):  # not empty: there was a run after all
+                path.rmdir()
+        raise
 
 
 def resume(
