@@ -18,8 +18,6 @@ Changes = dict[str, Any]
 
 # What `default` takes from our own loop instead of the published one; a limit on gradients stays.
 OURS = ("schedule", "step_epochs", "warmup")
-# Problems that take another's row: same samples, other data.
-STAND_INS = {"era5_synthetic": "era5"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ def recipe(system: str, problem: str, preset: str, config: Any) -> tuple[default
     if system == "transformer":
         return _transformer(problem, preset, config)
     found = SYSTEMS.get(system, System({}, {}))
-    row = found.rows.get(STAND_INS.get(problem, problem), Row())
+    row = found.rows.get(paper.STAND_INS.get(problem, problem), Row())
     training = found.training | row.training
     if preset == "default":
         training = {k: v for k, v in training.items() if k not in OURS}
