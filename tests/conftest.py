@@ -10,6 +10,10 @@ from hypothesis import settings
 
 from ipot.samples import Sample
 
+# Kernels for a GPU are interpreted where there is none. Triton reads this when it is imported.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
 # Tests are tiny: one thread each is quickest, and leaves the cores to pytest-xdist.
 torch.set_num_threads(1)
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -19,7 +18,9 @@ from ipot.models._checks import divided, frequencies, positive
 from ipot.models.base import Latent, LatentOperator
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.fourier import FourierFeatures, for_all
+from ipot.nn.paths import by_the_book
 from ipot.nn.points import Lift, ParameterTokens
+from ipot.nn.split import Split
 from ipot.samples import Batch
 from ipot.spec import Spec
 
@@ -101,8 +102,10 @@ class Encoder(ParameterTokens):
         )
 
     @abstractmethod
-    def state(self, tokens: Float[Tensor, "B N d"], mask: Bool[Tensor, "B N"] | None) -> Latent:
-        """The state that the tokens make."""
+    def state(
+        self, tokens: Float[Tensor, "B N d"] | Split, mask: Bool[Tensor, "B N"] | None
+    ) -> Latent:
+        """The state that the tokens make; in two parts where a mesh is shared."""
 
     def forward(
         self,
@@ -112,14 +115,18 @@ class Encoder(ParameterTokens):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Latent:
         """The latent state of the inputs."""
-        return self.state(*self.join(self._embed(points, values), parameters, mask))
+        tokens = self._embed(points, values)
+        if isinstance(tokens, Split):
+            if tokens.shared and parameters is None and not by_the_book():
+                return self.state(tokens, mask)
+            tokens = tokens.joined()
+        return self.state(*self.join(tokens, parameters, mask))
 
-    def _embed(self, points: Tensor, values: Tensor) -> Tensor:
+    def _embed(self, points: Tensor, values: Tensor) -> Tensor | Split:
         position = self.position(points)
         if self.lift is not None:
             return self.lift(position, values).expand(values.shape[0], -1, -1)
-        position = position.expand(values.shape[0], -1, -1)
-        return torch.cat([position, values.to(position.dtype)], dim=-1)
+        return Split(position, values)
 
 
 class Decoder(nn.Module):
@@ -163,16 +170,41 @@ class Decoder(nn.Module):
         return out * self.scale
 
 
+class Processor(nn.ModuleList):
+    """Blocks of self-attention, one behind the other; tied, one of them again and again."""
+
+    def __init__(self, config: Settings) -> None:
+        super().__init__(
+            AttentionBlock(config.width, heads=config.heads, multiplier=config.feed_forward)
+            for _ in range(1 if config.tied else config.blocks)
+        )
+        self.repeats = config.blocks if config.tied else 1
+
+    def forward(
+        self, state: Float[Tensor, "B Z d"], mask: Bool[Tensor, "B Z"] | None = None
+    ) -> Float[Tensor, "B Z d"]:
+        """The state one step on."""
+        for _ in range(self.repeats):
+            for block in self:
+                state = block(state, None, mask)
+        return state
+
+    def regions(self) -> Iterator[nn.Module]:
+        """Itself where it is tied, so that gradients add up within; else its blocks, which share
+        what is compiled for the first of them."""
+        if self.repeats > 1:
+            yield self
+        else:
+            yield from self
+
+
 class Attentive(LatentOperator):
     """An encoder of its own, a processor that steps, a decoder for any queries."""
 
     def __init__(self, config: Settings, spec: Spec, encoder: nn.Module) -> None:
         super().__init__(config, spec)
         self.encoder = encoder
-        self.processor = nn.ModuleList(
-            AttentionBlock(config.width, heads=config.heads, multiplier=config.feed_forward)
-            for _ in range(1 if config.tied else config.blocks)
-        )
+        self.processor = Processor(config)
         self.decoder = Decoder(config, spec)
 
     def encode(self, batch: Batch) -> Latent:
@@ -181,20 +213,16 @@ class Attentive(LatentOperator):
 
     def step(self, latent: Latent) -> Latent:
         """One pass through the processor advances the state by one `dt`."""
-        state = latent.state
-        for index in range(self.config.blocks):
-            block = self.processor[0 if self.config.tied else index]
-            state = block(state, None, latent.mask)
-        return Latent(state, latent.mask)
+        return Latent(self.processor(latent.state, latent.mask), latent.mask)
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """Queries attend to the state."""
         return self.decoder(latent.state, queries, latent.mask)
 
     def regions(self) -> Iterator[nn.Module]:
-        """Encoder, blocks and decoder: a rollout repeats the blocks, so they compile once."""
+        """Encoder, processor and decoder: a rollout repeats the processor, compiled once."""
         yield self.encoder
-        yield from self.processor
+        yield from self.processor.regions()
         yield self.decoder
 
 

@@ -20,6 +20,7 @@ from ipot.models._attentive import Attentive, Encoder, Settings
 from ipot.models._checks import positive
 from ipot.models._local import start_local
 from ipot.models.base import Latent
+from ipot.nn.split import Split
 from ipot.spec import Spec
 
 
@@ -43,7 +44,9 @@ class InducingPoints(Encoder):
         self.latents = nn.Parameter(0.02 * torch.randn(config.latents, config.width))
         self.block = self.attention(config, context=self.width)
 
-    def state(self, tokens: Float[Tensor, "B N d"], mask: Bool[Tensor, "B N"] | None) -> Latent:
+    def state(
+        self, tokens: Float[Tensor, "B N d"] | Split, mask: Bool[Tensor, "B N"] | None
+    ) -> Latent:
         """A row for each inducing point."""
         return Latent(self.block(self.latents.unsqueeze(0), tokens, mask))
 

@@ -1,4 +1,4 @@
-"""Attention and the block around it.
+"""Attention as a layer, and the block around it.
 
 Models touch points only through here and the masks, so that how ragged rows are laid out can
 change without them.
@@ -11,30 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-
-def attention(
-    query: Float[Tensor, "B H M e"],
-    key: Float[Tensor, "B H N e"],
-    value: Float[Tensor, "B H N e"],
-    mask: Bool[Tensor, "B N"] | None = None,
-) -> Float[Tensor, "B H M e"]:
-    """softmax(Q Kᵀ / √e) V over the real keys, by the path that is quickest on the device.
-
-    The fused kernel is best on a GPU and for inference anywhere. Its backward on a CPU is an order
-    of magnitude slower than the three plain operations, so training on a CPU writes them out.
-    """
-    if query.device.type == "cpu" and torch.is_grad_enabled() and query.requires_grad:
-        return plain_attention(query, key, value, mask)
-    bias = None if mask is None else mask[:, None, None, :]
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-
-
-def plain_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """The same by its formula: the reference for every other path."""
-    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None, None, :], float("-inf"))
-    return scores.softmax(-1) @ value
+from ipot.nn.paths import attend, by_the_book
+from ipot.nn.split import Split, project
 
 
 class MultiHead(nn.Module):
@@ -71,19 +49,36 @@ class MultiHead(nn.Module):
     def forward(
         self,
         query: Float[Tensor, "Bq M d"],
-        context: Float[Tensor, "B N c"] | None = None,
+        context: Float[Tensor, "B N c"] | Split | None = None,
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Float[Tensor, "B M o"]:
         """Attend. A query with a leading 1 is projected once and serves the whole batch."""
         query = self.norm(query)
-        context = query if self.norm_context is None else self.norm_context(context)
-        q = self._split(self.to_query(query))
-        k, v = (self._split(x) for x in self.to_key_value(context).chunk(2, dim=-1))
-        out = attention(q.expand(k.shape[0], -1, -1, -1), k, v, mask)
-        return self.to_out(out.transpose(1, 2).flatten(2))
+        if isinstance(context, Split):
+            pairs = project(context, self.norm_context, self.to_key_value)
+        else:
+            context = query if self.norm_context is None else self.norm_context(context)
+            pairs = self.to_key_value(context)
+        query = self.to_query(query)
+        if self._narrow(query, pairs):
+            return self._attend_narrow(query, pairs, mask)
+        return self.to_out(attend(query, pairs, self.heads, mask))
 
-    def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+    def _narrow(self, query: Tensor, pairs: Tensor) -> bool:
+        """Whether to project values before they are averaged and not behind: few of them, to
+        fewer channels than they have."""
+        few = pairs.shape[1] < query.shape[1]
+        small = self.to_out.out_features * self.heads < self.to_out.in_features
+        return few and small and not by_the_book()
+
+    def _attend_narrow(self, query: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
+        inner = query.shape[-1]
+        weight = self.to_out.weight.unflatten(1, (self.heads, -1))
+        value = pairs[..., inner:].unflatten(-1, (self.heads, -1))
+        value = torch.einsum("bnhe,ohe->bnho", value, weight.to(value.dtype)).flatten(2)
+        narrow = torch.cat([pairs[..., :inner], value], -1)
+        out = attend(query, narrow, self.heads, mask)
+        return out.unflatten(-1, (self.heads, -1)).sum(2) + self.to_out.bias
 
 
 class GatedFeedForward(nn.Module):
@@ -156,7 +151,7 @@ class AttentionBlock(nn.Module):
         self.feed_forward = (GatedFeedForward if gated else FeedForward)(out, multiplier)
 
     def forward(
-        self, y: Tensor, x: Tensor | None = None, mask: Tensor | None = None
+        self, y: Tensor, x: Tensor | Split | None = None, mask: Tensor | None = None
     ) -> Float[Tensor, "B M o"]:
         """One block; `x` and its `mask` are the context of a cross-attention."""
         update = self.attend(y, x, mask)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.nn.attention import attention
+from ipot.nn.paths import attention
 
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 # A slice that no point belongs to has a token of about zero.

@@ -5,13 +5,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ipot.nn.attention import (
-    AttentionBlock,
-    GatedFeedForward,
-    MultiHead,
-    attention,
-    plain_attention,
-)
+from ipot.nn.attention import AttentionBlock, GatedFeedForward, MultiHead
+from ipot.nn.paths import attention, plain_attention
 
 
 def inputs(*, gradient: bool):

@@ -1,0 +1,1 @@
+"""Measurements of speed, always beside the plain version of the same mathematics."""

@@ -1,0 +1,96 @@
+"""The ways to compute softmax(Q Kᵀ / √e) V. They agree up to rounding; the device decides.
+
+plain     the formula, three operations: the reference for the others, and best for training on a
+          CPU, where the backward of the fused operator is an order of magnitude slower
+fused     torch's own operator
+kernel    ours, for few queries or few keys (see `ipot.kernels.attention`); bf16 on a GPU
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ipot import kernels
+
+PATHS = ("auto", "plain", "fused", "kernel")
+_chosen = "auto"
+
+
+@contextmanager
+def attention_path(name: str) -> Iterator[None]:
+    """Compute attention in one of PATHS, whatever the device; for measurements and tests."""
+    global _chosen
+    if name not in PATHS:
+        raise ValueError(f"unknown path {name!r}; known: {', '.join(PATHS)}")
+    before, _chosen = _chosen, name
+    try:
+        yield
+    finally:
+        _chosen = before
+
+
+def by_the_book() -> bool:
+    """Whether the plain version was asked for, so that no other shortcut is taken either."""
+    return _chosen == "plain"
+
+
+def path_of(query: Tensor, key: Tensor, mask: Tensor | None = None) -> str:
+    """The way that attention between these goes."""
+    if _chosen != "auto":
+        return _chosen
+    if query.device.type == "cpu":
+        trained = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
+        return "plain" if trained else "fused"
+    half = query.dtype in (torch.bfloat16, torch.float16)
+    return "kernel" if half and kernels.available(query.device) else "fused"
+
+
+def attention(
+    query: Float[Tensor, "B H M e"],
+    key: Float[Tensor, "B H N e"],
+    value: Float[Tensor, "B H N f"],
+    mask: Bool[Tensor, "B N"] | None = None,
+) -> Float[Tensor, "B H M f"]:
+    """softmax(Q Kᵀ / √e) V over the real keys, heads apart."""
+    if path_of(query, key) == "plain":
+        return plain_attention(query, key, value, mask)
+    bias = None if mask is None else mask[:, None, None, :]
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+
+
+def attend(
+    query: Float[Tensor, "Bq M He"],
+    pairs: Float[Tensor, "B N Hef"],
+    heads: int,
+    mask: Bool[Tensor, "B N"] | None = None,
+) -> Float[Tensor, "B M Hf"]:
+    """The same as projections leave it: heads side by side, keys and behind them values.
+
+    A query with a leading 1 serves the whole batch. Values may be narrower than keys.
+    """
+    if path_of(query, pairs) == "kernel":
+        from ipot.kernels.attention import attend as kernel
+
+        return kernel(query, pairs, heads, mask)
+    inner = query.shape[-1]
+    key, value = (_split(x, heads) for x in pairs.split([inner, pairs.shape[-1] - inner], -1))
+    query = _split(query, heads).expand(len(pairs), -1, -1, -1)
+    return attention(query, key, value, mask).transpose(1, 2).flatten(2)
+
+
+def plain_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    """The same by its formula: the reference for every other path."""
+    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None, None, :], float("-inf"))
+    return scores.softmax(-1) @ value
+
+
+def _split(x: Tensor, heads: int) -> Tensor:
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)

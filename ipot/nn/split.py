@@ -1,0 +1,63 @@
+"""Tokens in two parts: positions, which a batch may share, and values, which are each sample's own.
+
+LayerNorm and a projection of the two side by side are linear in them but for two numbers a token,
+its mean and its deviation. So the positions of a shared mesh are projected once for the batch, and
+what is left for each sample is one pass over the projections:
+
+    W (γ (x - μ) / σ + β) = (P + V - μ w) / σ + W β,   P = W γ x_position,  V = W γ x_value,  w = W γ
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+FEW = 16
+"""Value channels that are added one by one; a compiler makes one pass of it."""
+
+
+class Split(NamedTuple):
+    """Tokens (B, N, F + C) in their two parts."""
+
+    position: Float[Tensor, "B1 N F"]
+    value: Float[Tensor, "B N C"]
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is worth keeping the parts apart."""
+        return self.position.shape[0] == 1 and self.value.shape[0] > 1
+
+    def joined(self) -> Float[Tensor, "B N FC"]:
+        """The tokens."""
+        position = self.position.expand(self.value.shape[0], -1, -1)
+        return torch.cat([position, self.value.to(position.dtype)], dim=-1)
+
+
+def project(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tensor, "B N p"]:
+    """linear(norm(tokens)), the positions once for the whole batch.
+
+    The deviation comes from a mean of squares. That cancels no more than the share of the channels
+    that are values, which is why it is safe where there are more features than values.
+    """
+    position, value = tokens
+    features, width = position.shape[-1], position.shape[-1] + value.shape[-1]
+    weight = linear.weight * norm.weight
+    shared = F.linear(position, weight[:, :features])
+    total = position.sum(-1, keepdim=True) + value.sum(-1, keepdim=True)
+    squares = position.square().sum(-1, keepdim=True) + value.square().sum(-1, keepdim=True)
+    mean = total / width
+    scale = (squares / width - mean.square() + norm.eps).rsqrt()
+    out = shared - mean * weight.sum(1)
+    if value.shape[-1] <= FEW and value.device.type == "cuda":
+        for channel in range(value.shape[-1]):
+            out = out + value[..., channel, None] * weight[:, features + channel]
+    else:
+        out = out + F.linear(value, weight[:, features:].to(value.dtype))
+    offset = linear.weight @ norm.bias
+    if linear.bias is not None:
+        offset = offset + linear.bias
+    return (out * scale + offset).to(shared.dtype)
