@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import warnings
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +18,16 @@ from ipot.models.base import Operator
 from ipot.problems.base import GridProblem, Problem
 from ipot.recipes.experiment import Experiment, experiment, restore, resume, run
 from ipot.recipes.studies import Question, ask, warn_outside
-from ipot.samples import Sample, collate
+from ipot.samples import Batch, Sample
 from ipot.spec import Need
 
 __all__ = ["Experiment", "Question", "Surrogate", "ask", "experiment", "load", "resume", "run"]
+
+
+CHECKED_AT_ONCE = 1 << 20
+"""Rows of an array that are looked at in one go."""
+KEPT = (np.float16, np.float32, np.float64)
+"""Numbers that a mapped array may have; others are converted, and that means held."""
 
 
 class Surrogate:
@@ -38,18 +46,26 @@ class Surrogate:
         steps: int | None = None,
         parameters: np.ndarray | None = None,
         fill: str | None = None,
+        rows: int | None = None,
+        out: np.ndarray | None = None,
     ) -> np.ndarray:
         """The fields (T, M, K) at queries (M, E), from values (N, C) at points (N, D).
 
         A time-dependent problem answers at its training horizon, or at as many `steps` as asked.
         `fill` interpolates the values onto the grid of `places` first, for a system that needs it.
+
+        Arrays may be mapped from files (`numpy.load(..., mmap_mode="r")`), which are then read
+        piece by piece; `out` is where to write the answer, which may be such a file too. `rows`
+        are the points or queries taken at once, where memory is scarce.
         """
         sample = self.sample(points, values, queries, steps=steps, parameters=parameters)
         if fill is not None:
             sample = self._filled(sample, fill)
-        batch = collate([self._gridded(sample)]).to(self.device)
+        batch = _alone(self._gridded(sample))
         warn_outside(batch, self.spec)
-        return predict(self.model, batch)[0].cpu().numpy()
+        place = None if out is None else torch.from_numpy(out).unsqueeze(0)
+        answer = predict(self.model, batch, rows=rows, out=place)
+        return out if out is not None else answer[0].numpy()
 
     def places(self) -> np.ndarray:
         """The points (N, D) of the grid that the operator was trained on."""
@@ -60,7 +76,7 @@ class Surrogate:
 
     def _filled(self, sample: Sample, method: str) -> Sample:
         """The values on the grid of training, interpolated."""
-        places = torch.from_numpy(self.places())
+        places, sample = torch.from_numpy(self.places()), sample.astype(torch.float32)
         values = fill.carried(sample.points, sample.values, places, self.spec, method)
         return replace(sample, points=places, values=values)
 
@@ -127,16 +143,35 @@ def _grids(problem: Problem) -> str:
     return f": that of training has nodes at {words}, row by row"
 
 
+def _alone(sample: Sample) -> Batch:
+    """A sample as a batch of one, of the same memory."""
+    given: dict[str, Any] = {f.name: getattr(sample, f.name) for f in fields(sample)}
+    for name, value in given.items():
+        if isinstance(value, torch.Tensor) and name != "edges":
+            given[name] = value.unsqueeze(0)
+    return Batch(**given | {"index": None})
+
+
 def _tensor(name: str, array: np.ndarray, columns: int, rank: int = 2) -> torch.Tensor:
-    """An array as float32, refused with its place where it cannot be used."""
+    """An array as float32, refused with its place where it cannot be used.
+
+    One that is mapped from a file stays there, in the precision that it has.
+    """
+    mapped = isinstance(array, np.memmap)
     array = np.asarray(array)
     if array.dtype.kind not in "fiub":
         raise DataError(f"{name} must be an array of real numbers, got {array.dtype}")
-    array = array.astype(np.float64)
     if array.ndim != rank or array.shape[-1] != columns:
         wanted = f"(n, {columns})" if rank == 2 else f"({columns},)"
         raise DataError(f"{name} must have shape {wanted}, got {array.shape}")
-    if not np.isfinite(array).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise DataError(f"{name} holds a value that is not finite (NaN or infinity) at {place}")
-    return torch.from_numpy(array).float()
+    for start in range(0, len(array), CHECKED_AT_ONCE):
+        finite = np.isfinite(array[start : start + CHECKED_AT_ONCE])
+        if not finite.all():
+            first, *rest = (int(i) for i in np.argwhere(~finite)[0])
+            place = (start + first, *rest)
+            raise DataError(f"{name} holds a value that is not finite (NaN or infinity) at {place}")
+    if not array.flags.c_contiguous or array.dtype not in (KEPT if mapped else (np.float32,)):
+        return torch.from_numpy(array.astype(np.float64)).float()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*not writable")  # nor is it written to
+        return torch.from_numpy(array)

@@ -20,6 +20,7 @@ COMMANDS = {
     "evaluate": "score a run on test data: fewer sensors, other resolutions, longer horizons",
     "predict": "answer at any queries for inputs from a file",
     "plot": "pictures of a run: fields, rollouts, error curves, the loss",
+    "bench": "how fast it is on this machine, beside the plain version of the same mathematics",
 }
 
 

@@ -169,7 +169,7 @@ class Batch:
         def rows(tensor: Tensor | None) -> Tensor | None:
             if tensor is None or (tensor.shape[0] == 1 and self.size != 1):
                 return tensor
-            return tensor.index_select(0, index)
+            return tensor[index]
 
         if self.edges is not None:
             raise DataError("edges are numbered over the whole batch: collate the samples instead")

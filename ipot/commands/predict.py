@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -30,14 +33,19 @@ class Predict:
         ipot predict runs/darcy --input case.npz --grid 200 --output answer.npz
 
     The answer is an .npz with `queries` (M, E), `prediction` (T, M, K) and `times` (T).
+
+    For more than fits into memory, the input is a folder with points.npy, values.npy and the like,
+    and the answer an .npy with the prediction alone: neither is ever held whole.
+
+        ipot predict runs/darcy --input case/ --output answer.npy
     """
 
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder."""
     input: Path
-    """An .npz file."""
+    """An .npz file, or a folder of .npy files."""
     output: Path
-    """Where to write the .npz answer."""
+    """Where to write the answer, .npz or .npy."""
     queries: Path | None = None
     """An .npy file (M, E), or an .npz with `queries`; those of the input unless said."""
     grid: int | None = None
@@ -47,6 +55,8 @@ class Predict:
     linear, cubic or nearest. The answer is on that grid unless said."""
     steps: int | None = None
     """Steps of the rollout; the training horizon unless said."""
+    rows: int | None = None
+    """Points or queries taken at once; fewer take less memory."""
     device: str = "auto"
     """auto, cpu or cuda."""
     json: bool = False
@@ -56,6 +66,8 @@ class Predict:
 def main(arguments: list[str]) -> None:
     """Run the command."""
     flags = parse(Predict, arguments, "predict")
+    if flags.output.suffix not in (".npz", ".npy"):
+        raise DataError(f"{flags.output}: the answer is written as .npz or .npy")
     surrogate = load(flags.run, device=flags.device)
     spec = surrogate.spec
     case = read_arrays(flags.input)
@@ -65,16 +77,24 @@ def main(arguments: list[str]) -> None:
     if flags.fill is not None:
         case.setdefault("queries", surrogate.places())
     queries = _queries(flags, case, spec)
-    prediction = surrogate.predict(
+    answer = partial(
+        surrogate.predict,
         case.get("points"),
         case.get("values"),
         queries,
         steps=flags.steps,
         parameters=case.get("parameters"),
         fill=flags.fill,
+        rows=flags.rows,
     )
-    times = spec.dt * np.arange(1, len(prediction) + 1)
-    write_arrays(flags.output, queries=queries, prediction=prediction, times=times)
+    if flags.output.suffix == ".npy":
+        steps = spec.steps if flags.steps is None else flags.steps
+        shape = (steps, *queries.shape[:1], len(spec.outputs))
+        prediction = write_mapped(flags.output, shape, lambda out: answer(out=out))
+    else:
+        prediction = answer()
+        times = spec.dt * np.arange(1, len(prediction) + 1)
+        write_arrays(flags.output, queries=queries, prediction=prediction, times=times)
     summary = {
         "output": str(flags.output),
         "shape": list(prediction.shape),
@@ -90,11 +110,18 @@ def main(arguments: list[str]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file, or the array of an .npy file as `queries`; never a pickle."""
+    """The arrays of an .npz file, the array of an .npy file as `queries`, or those of a folder of
+    .npy files by their names; never a pickle. An .npy file is mapped and not read."""
+    if path.is_dir():
+        found = {f.stem: read_arrays(f)["queries"] for f in sorted(path.glob("*.npy"))}
+        if not found:
+            raise DataError(f"{path} holds no .npy file: points.npy and values.npy are expected")
+        return found
     if path.suffix not in (".npz", ".npy"):
         raise DataError(f"{path}: expected a file that ends in .npz or .npy")
     try:
-        content = np.load(path, allow_pickle=False)
+        mode = "r" if path.suffix == ".npy" else None
+        content = np.load(path, mmap_mode=mode, allow_pickle=False)
         if isinstance(content, np.ndarray):
             return {"queries": content}
         return {name: content[name] for name in content.files}
@@ -115,6 +142,27 @@ def write_arrays(path: Path, **arrays: np.ndarray) -> None:
             temporary.write_bytes(buffer.getvalue())
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_mapped(
+    path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """An .npy file that `fill` writes to in place, whole or not at all; mapped, for reading."""
+    if min(shape) < 1:
+        raise DataError(f"an answer of the shape {shape} holds nothing: ask for a query and a step")
+    try:
+        with files.atomic(path) as temporary:
+            array = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
+            # A mapped file that meets a full disk later on would end the process.
+            if hasattr(os, "posix_fallocate"):
+                with temporary.open("r+b") as file:
+                    os.posix_fallocate(file.fileno(), 0, temporary.stat().st_size)
+            fill(array)
+            array.flush()
+            del array
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}") from error
+    return np.load(path, mmap_mode="r")
 
 
 def _queries(flags: Predict, case: dict[str, np.ndarray], spec: Spec) -> np.ndarray:

@@ -1,8 +1,9 @@
 """Data sets: samples by number, batches by index.
 
 `Stacked` holds samples of one size as whole tensors, resident on the device; a batch is one gather.
-`Ragged` holds samples of any size; a batch is padded. The trainer and the evaluation know no more
-of either than `len`, `[i]`, `batch` and `to`.
+`Ragged` holds samples of any size; a batch is padded. `Packed`, next door, is a ragged data set
+that is resident. The trainer and the evaluation know little more of them than `len`, `[i]`, `batch`
+and `to`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ class Dataset(Protocol):
     """What a data set offers."""
 
     stacked: bool
+    """Whether all samples have one size."""
+    resident: bool
+    """Whether a batch is gathered on the device by an index that lies there."""
 
     def __len__(self) -> int: ...
 
@@ -53,6 +57,7 @@ class Stacked:
     """Samples of one size, held as one large `Batch`."""
 
     stacked = True
+    resident = True
 
     def __init__(self, data: Batch, *, check: bool = True) -> None:
         if data.targets is None:
@@ -125,6 +130,7 @@ class Ragged:
     """Samples of any size."""
 
     stacked = False
+    resident = False
 
     def __init__(self, samples: Sequence[Sample], *, check: bool = True) -> None:
         self.samples = list(samples)

@@ -1,9 +1,15 @@
-"""Predictions in bounded memory: any number of samples, queries and steps."""
+"""Predictions in bounded memory: any number of samples, inputs, queries and steps.
+
+A batch need not lie where the model does. Its rows travel chunk by chunk, and the answers travel
+back; so it may be larger than the memory of a GPU, or a file that is mapped and never read whole.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -11,32 +17,55 @@ from torch import Tensor
 
 from ipot.data.dataset import Dataset
 from ipot.errors import DataError
-from ipot.models.base import LatentOperator, Operator
+from ipot.evaluation.replay import replayed
+from ipot.models.base import LatentOperator, Operator, without_queries
 from ipot.samples import Batch
 from ipot.spec import Need
 
 QUERIES_AT_ONCE = 1 << 18
-"""Rows (samples times queries) that a decoder answers in one go."""
+"""Rows (samples times times times queries) that are answered in one go, and of a chunk of more."""
+DECODED_AT_ONCE = {"cpu": 1 << 13}
+"""Rows of a chunk where a latent model works on a CPU: what stays in its caches."""
+MOST_ROWS = 1 << 21
+"""The most rows of one chunk, whatever is asked for: with a thousand channels its elements are
+still counted by 31 bits."""
 
 
 @torch.inference_mode()
 def predict(
-    model: Operator, batch: Batch, *, rows: int = QUERIES_AT_ONCE
+    model: Operator, batch: Batch, *, rows: int | None = None, out: Tensor | None = None
 ) -> Float[Tensor, "B T M K"]:
-    """A batch's fields, the queries in chunks so that memory does not grow with their number.
+    """A batch's fields, in chunks so that memory does not grow with the points and queries.
 
     A latent model encodes and steps once and decodes chunk by chunk; any other one that takes free
-    queries is called once for each chunk. Chunked equals whole up to rounding.
+    queries is called once for each chunk. Chunked equals whole up to rounding. `rows` are the
+    samples times points, or times queries, that are taken at once.
+
+    The answer lies where the batch does, or is written to `out` (B, T, M, K), wherever that is.
     """
-    chunk = max(1, rows // batch.size)
-    count = batch.queries.shape[-2]
-    if count <= chunk and count * len(batch.times) * batch.size <= rows:
-        return model(batch)
-    if isinstance(model, LatentOperator):
-        return _decode_in_chunks(model, batch, chunk)
-    if Need.SAME_POINTS in model.needs or count <= chunk:
-        return model(batch)
-    return torch.cat([model(_ask(batch, s)) for s in _slices(count, chunk)], dim=2)
+    if rows is not None and rows < 1:
+        raise DataError(f"rows must be at least 1, got {rows}")
+    home = _Home.of(model, batch)
+    if rows is None and out is None and home.holds(batch):
+        answer = replayed(model, batch, lambda batch: _predict(model, batch, home, None, None))
+        if answer is not None:
+            return answer
+    return _predict(model, batch, home, rows, out)
+
+
+def _predict(
+    model: Operator, batch: Batch, home: _Home, rows: int | None, out: Tensor | None
+) -> Tensor:
+    most = min(rows or QUERIES_AT_ONCE, MOST_ROWS)
+    answers = _Answers(batch, len(model.spec.outputs), out)
+    with _room(most):
+        if home.holds(batch) and _small(batch, most, rows):
+            answers.put(slice(None), slice(None), model(batch))
+        elif isinstance(model, LatentOperator):
+            _decode_in_chunks(model, batch, home, answers, rows and most)
+        else:
+            _ask_in_chunks(model, batch, home, answers, most)
+        return answers.whole()
 
 
 def predictions(
@@ -52,29 +81,157 @@ def predictions(
         yield piece, predict(model, piece)
 
 
-def _decode_in_chunks(model: LatentOperator, batch: Batch, chunk: int) -> Tensor:
-    states = model.rollout(batch)
-    count, moving = batch.queries.shape[-2], batch.queries.ndim == 4
-    frames = []
-    for step, latent in enumerate(states):
-        queries = batch.queries[:, step] if moving else batch.queries
-        pieces = [model.decode(latent, queries[:, part]) for part in _slices(count, chunk)]
-        frames.append(torch.cat(pieces, dim=1))
-    return torch.stack(frames, dim=1)
+@dataclass(frozen=True)
+class _Home:
+    """Where a model lives, and in which precision; None for one that has no weights to tell."""
+
+    device: torch.device
+    dtype: torch.dtype | None
+
+    @classmethod
+    def of(cls, model: Operator, batch: Batch) -> _Home:
+        for tensor in (*model.parameters(), *model.buffers()):
+            if tensor.is_floating_point():
+                return cls(tensor.device, tensor.dtype)
+        return cls(batch.values.device, None)
+
+    def holds(self, batch: Batch) -> bool:
+        """Whether a batch is there already."""
+        tensors = (batch.points, batch.values, batch.queries)
+        return all(t.device == self.device and t.dtype == self._kind(t) for t in tensors)
+
+    def bring(self, tensor: Tensor) -> Tensor:
+        """A tensor there. To a GPU it goes through page-locked memory, and nobody waits for it."""
+        tensor = tensor.to(self._kind(tensor))
+        if tensor.device.type == "cpu" and self.device.type == "cuda":
+            tensor = tensor.pin_memory()
+        return tensor.to(self.device, non_blocking=True)
+
+    def bring_all(self, batch: Batch) -> Batch:
+        """A batch there."""
+        batch = replace(batch, targets=None, weights=None)
+        tensors = {f.name: getattr(batch, f.name) for f in fields(batch)}
+        tensors = {name: t for name, t in tensors.items() if isinstance(t, Tensor)}
+        # Each once: points that are the queries too are still so there.
+        there: dict[int, Any] = {id(t): t for t in tensors.values()}
+        there = {key: self.bring(t) for key, t in there.items()}
+        return replace(batch, **{name: there[id(t)] for name, t in tensors.items()})
+
+    def _kind(self, tensor: Tensor) -> torch.dtype:
+        """Numbers come in the model's precision, but places are never rounded below float32."""
+        if self.dtype is None or not tensor.is_floating_point():
+            return tensor.dtype
+        return torch.promote_types(self.dtype, torch.float32)
+
+
+class _Answers:
+    """The fields as they come in. One that comes from a GPU is written while the next is made."""
+
+    def __init__(self, batch: Batch, channels: int, out: Tensor | None) -> None:
+        self.shape = (batch.size, len(batch.times), batch.queries.shape[-2], channels)
+        self.device, self.out = batch.values.device, out
+        self.pending: tuple[Tensor, Tensor, Any] | None = None
+        if out is not None and (tuple(out.shape) != self.shape or not out.is_floating_point()):
+            raise DataError(
+                f"out must be {self.shape} and of floating-point numbers, got "
+                f"{tuple(out.shape)} of {out.dtype}"
+            )
+
+    def put(self, step: int | slice, part: slice, answer: Tensor) -> None:
+        """Take the answers of one step (B, m, K), or of all (B, T, m, K), at some queries."""
+        if self.out is None:
+            if answer.shape == self.shape and answer.device == self.device:
+                self.out = answer
+                return
+            self.out = torch.empty(self.shape, dtype=answer.dtype, device=self.device)
+        place = self.out[:, step, part]
+        if answer.device.type == "cuda" and place.device.type == "cpu":
+            host = answer.to(place.device, non_blocking=True)
+            event = torch.cuda.Event()
+            event.record(torch.cuda.current_stream(answer.device))
+            self._write()
+            self.pending = place, host, event
+        else:
+            place.copy_(answer)
+
+    def whole(self) -> Tensor:
+        """All of them."""
+        self._write()
+        assert self.out is not None
+        return self.out
+
+    def _write(self) -> None:
+        if self.pending is not None:
+            place, host, event = self.pending
+            event.synchronize()
+            place.copy_(host)
+            self.pending = None
+
+
+def _small(batch: Batch, most: int, rows: int | None) -> bool:
+    """Whether a batch can be answered in one go; how inputs are taken is the model's own affair
+    unless the caller has said how many."""
+    asked = batch.size * batch.queries.shape[-2] * len(batch.times)
+    return asked <= most and (rows is None or batch.size * batch.values.shape[1] <= most)
+
+
+def _decode_in_chunks(
+    model: LatentOperator,
+    batch: Batch,
+    home: _Home,
+    answers: _Answers,
+    rows: int | None,
+) -> None:
+    """Encode once, and take each chunk of the queries through all steps."""
+    latent = model.encode_in_chunks(without_queries(batch), home.bring_all, rows)
+    states = model.roll_on(latent, batch.times)
+    rows = rows or DECODED_AT_ONCE.get(home.device.type, QUERIES_AT_ONCE)
+    for part in _slices(batch.queries.shape[-2], max(1, rows // batch.size)):
+        if batch.queries.ndim == 3:
+            here = [home.bring(batch.queries[:, part])] * len(states)
+        else:
+            here = [home.bring(batch.queries[:, i, part]) for i in range(len(states))]
+        for step, (state, queries) in enumerate(zip(states, here, strict=True)):
+            answers.put(step, part, model.decode(state, queries))
+
+
+def _ask_in_chunks(
+    model: Operator, batch: Batch, home: _Home, answers: _Answers, most: int
+) -> None:
+    """Ask a model that encodes and answers in one; its inputs are there all the time."""
+    count, chunk = batch.queries.shape[-2], max(1, most // batch.size)
+    if Need.SAME_POINTS in model.needs or count <= chunk:
+        whole = batch if home.holds(batch) else home.bring_all(batch)
+        answers.put(slice(None), slice(None), model(whole))
+        return
+    inputs = home.bring_all(replace(without_queries(batch), edges=batch.edges, grid=batch.grid))
+    for part in _slices(count, chunk):
+        mask = batch.query_mask
+        piece = replace(
+            inputs,
+            queries=home.bring(batch.queries[..., part, :]),
+            query_mask=None if mask is None else home.bring(mask[:, part]),
+        )
+        answers.put(slice(None), part, model(piece))
 
 
 def _slices(count: int, chunk: int) -> list[slice]:
     return [slice(s, min(s + chunk, count)) for s in range(0, count, chunk)]
 
 
-def _ask(batch: Batch, part: slice) -> Batch:
-    """The batch with some of its queries and no targets."""
-    mask = batch.query_mask
-    return replace(
-        batch,
-        queries=batch.queries[..., part, :],
-        targets=None,
-        weights=None,
-        query_mask=None if mask is None else mask[:, part],
-        query_grid=None,
-    )
+@contextmanager
+def _room(rows: int) -> Iterator[None]:
+    """Say what to change where memory does not suffice."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        signs = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
+        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and not any(
+            sign in str(error) for sign in signs
+        ):
+            raise
+        less = max(1, rows // 4)
+        raise DataError(
+            f"out of memory with {rows} rows (samples times points or queries) at once. Take "
+            f"fewer: `predict(..., rows={less})` or `ipot predict --rows {less}`, or fewer samples."
+        ) from error

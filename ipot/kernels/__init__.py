@@ -13,9 +13,15 @@ import torch
 
 
 @functools.cache
+def _found() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+# The compiler takes the answers of these as they are: traced, they would break its graph.
+@torch.compiler.assume_constant_result
 def installed() -> bool:
     """Whether Triton can be imported."""
-    return importlib.util.find_spec("triton") is not None
+    return _found()
 
 
 def interpreted() -> bool:
@@ -24,16 +30,23 @@ def interpreted() -> bool:
 
 
 @functools.cache
-def capable(index: int) -> bool:
+def _capable(index: int) -> bool:
     """Whether a GPU has the matrix units for bf16 that the kernels are written for."""
     return torch.version.hip is None and torch.cuda.get_device_capability(index) >= (8, 0)
 
 
+@torch.compiler.assume_constant_result
 def available(device: torch.device) -> bool:
     """Whether kernels run on a device; where not, the plain versions do the same."""
-    if not installed():
+    if not _found():
         return False
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
-        return capable(index)
+        return _capable(index)
     return interpreted()
+
+
+def plainly() -> bool:
+    """Whether operators may be called as the functions behind them: there is nothing to record, by
+    gradients or a compiler, and going through the dispatcher takes longer than a small kernel."""
+    return not torch.is_grad_enabled() and not torch.compiler.is_compiling()

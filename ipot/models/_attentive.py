@@ -6,9 +6,9 @@ tokens of the inputs -> state -> blocks of self-attention, at every step -> quer
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -16,10 +16,13 @@ from torch import Tensor, nn
 from ipot.errors import Unsupported
 from ipot.models._checks import divided, frequencies, positive
 from ipot.models.base import Latent, LatentOperator
+from ipot.nn import fused
 from ipot.nn.attention import AttentionBlock
+from ipot.nn.chunks import Chunks
 from ipot.nn.fourier import FourierFeatures, for_all
-from ipot.nn.paths import by_the_book
+from ipot.nn.paths import by_the_book, goes_by_kernel
 from ipot.nn.points import Lift, ParameterTokens
+from ipot.nn.ready import Ready, project_points
 from ipot.nn.split import Split
 from ipot.samples import Batch
 from ipot.spec import Spec
@@ -78,6 +81,13 @@ class Settings:
             )
 
 
+Prepare = Callable[
+    [Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor, Tensor | None, Tensor | None]
+]
+"""From points, values and mask of some inputs, as they are stored, to what an encoder's `forward`
+takes, parameters among it. It has no weights of its own."""
+
+
 class Encoder(ParameterTokens):
     """Inputs as tokens, parameters as tokens of their own behind them, and a state from these."""
 
@@ -103,7 +113,7 @@ class Encoder(ParameterTokens):
 
     @abstractmethod
     def state(
-        self, tokens: Float[Tensor, "B N d"] | Split, mask: Bool[Tensor, "B N"] | None
+        self, tokens: Float[Tensor, "B N d"] | Split | Ready, mask: Bool[Tensor, "B N"] | None
     ) -> Latent:
         """The state that the tokens make; in two parts where a mesh is shared."""
 
@@ -115,12 +125,57 @@ class Encoder(ParameterTokens):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Latent:
         """The latent state of the inputs."""
+        ready = self.ready(points, values) if parameters is None else None
+        if ready is not None:
+            return self.state(ready, mask)
         tokens = self._embed(points, values)
         if isinstance(tokens, Split):
             if tokens.shared and parameters is None and not by_the_book():
                 return self.state(tokens, mask)
             tokens = tokens.joined()
         return self.state(*self.join(tokens, parameters, mask))
+
+    def chunks(
+        self,
+        inputs: tuple[Tensor, Tensor, Tensor | None],
+        parameters: Tensor | None,
+        prepare: Prepare,
+        size: int,
+    ) -> Chunks:
+        """The tokens of points, values and their mask, made from so many points at a time."""
+
+        def tokens(
+            points: Tensor, values: Tensor, mask: Tensor | None
+        ) -> tuple[Tensor | Split | Ready, Tensor | None]:
+            points, values, _, mask = prepare(points, values, mask)
+            ready = self.ready(points, values)
+            if ready is not None:
+                return ready, mask
+            found = self._embed(points, values)
+            if isinstance(found, Split) and (not found.shared or by_the_book()):
+                found = found.joined()
+            return found, mask
+
+        def last() -> Tensor:
+            points, values, scalars, _ = prepare(inputs[0][:, :0], inputs[1][:, :0], None)
+            none = self._embed(points, values)
+            none = none.joined() if isinstance(none, Split) else none
+            return self.join(none, scalars, None)[0]
+
+        weights = [] if self.lift is None else list(self.lift.parameters())
+        if parameters is not None:
+            weights += [parameters, self.parameter_offset, self.parameter_slope]
+        return Chunks(
+            rows=inputs,
+            tokens=tokens,
+            size=size,
+            last=None if parameters is None else last,
+            weights=tuple(weights),
+        )
+
+    def ready(self, points: Tensor, values: Tensor) -> Ready | None:
+        """Keys and values straight from the inputs, where a kernel makes them."""
+        return None
 
     def _embed(self, points: Tensor, values: Tensor) -> Tensor | Split:
         position = self.position(points)
@@ -161,10 +216,14 @@ class Decoder(nn.Module):
         mask: Bool[Tensor, "B Z"] | None = None,
     ) -> Float[Tensor, "B M K"]:
         """The fields at the queries; queries with a leading 1 are embedded once."""
-        embedded = self.position(queries)
-        if self.lift is not None:
-            embedded = self.lift(embedded)
-        out = self.block(embedded, state, mask)
+        part = self.block.attend
+        asked = project_points(
+            *(self.position, self.lift, part.norm, part.to_query, queries), keep=self.block.residual
+        )
+        if asked is None:
+            embedded = self.position(queries)
+            asked = embedded if self.lift is None else self.lift(embedded)
+        out = self.block(asked, state, mask)
         if self.head is not None:
             out = self.head(out)
         return out * self.scale
@@ -181,13 +240,22 @@ class Processor(nn.ModuleList):
         self.repeats = config.blocks if config.tied else 1
 
     def forward(
-        self, state: Float[Tensor, "B Z d"], mask: Bool[Tensor, "B Z"] | None = None
+        self,
+        state: Float[Tensor, "B Z d"],
+        mask: Bool[Tensor, "B Z"] | None = None,
+        packed: list[fused.Packed] | None = None,
     ) -> Float[Tensor, "B Z d"]:
-        """The state one step on."""
+        """The state one step on, by blocks that may have been packed for several steps."""
         for _ in range(self.repeats):
-            for block in self:
-                state = block(state, None, mask)
+            for index, block in enumerate(self):
+                state = block(state, None, mask, packed[index] if packed else None)
         return state
+
+    def pack(self, state: Float[Tensor, "B Z d"]) -> list[fused.Packed] | None:
+        """The parameters as kernels take them, where kernels step this state."""
+        if not all(fused.fits_itself(block, state) for block in self):
+            return None
+        return [fused.pack(block) for block in self]
 
     def regions(self) -> Iterator[nn.Module]:
         """Itself where it is tied, so that gradients add up within; else its blocks, which share
@@ -203,8 +271,9 @@ class Attentive(LatentOperator):
 
     def __init__(self, config: Settings, spec: Spec, encoder: nn.Module) -> None:
         super().__init__(config, spec)
-        self.encoder = encoder
+        self.encoder: Any = encoder
         self.processor = Processor(config)
+        self._packed: list[fused.Packed] | None = None
         self.decoder = Decoder(config, spec)
 
     def encode(self, batch: Batch) -> Latent:
@@ -213,11 +282,25 @@ class Attentive(LatentOperator):
 
     def step(self, latent: Latent) -> Latent:
         """One pass through the processor advances the state by one `dt`."""
-        return Latent(self.processor(latent.state, latent.mask), latent.mask)
+        state = self.processor(latent.state, latent.mask, self._packed)
+        return Latent(state, latent.mask)
+
+    def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
+        """The states at some times, by a processor that is packed once for all steps."""
+        self._packed = self.processor.pack(latent.state)
+        try:
+            return super().roll_on(latent, times)
+        finally:
+            self._packed = None
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """Queries attend to the state."""
         return self.decoder(latent.state, queries, latent.mask)
+
+    def rows_at_once(self, latent: Latent) -> int:
+        """Far more where a row leaves only its few outputs behind."""
+        lean = self.config.decoder == "narrow" and goes_by_kernel(latent.state)
+        return super().rows_at_once(latent) << (5 if lean else 0)
 
     def regions(self) -> Iterator[nn.Module]:
         """Encoder, processor and decoder: a rollout repeats the processor, compiled once."""

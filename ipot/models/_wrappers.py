@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -85,11 +85,25 @@ class NormalizedLatent(Normalized, LatentOperator):
 
     def encode(self, batch: Batch) -> Latent:
         """The inner model's state, from physical units."""
-        return self.inner.encode(self.normalize(batch))
+        return self.inner.encode_in_chunks(batch, self.normalize)
+
+    def encode_in_chunks(
+        self, batch: Batch, prepare: Callable[[Batch], Batch], rows: int | None = None
+    ) -> Latent:
+        """The inner model's, which scales what it takes at a time."""
+
+        def scaled(chunk: Batch) -> Batch:
+            return self.normalize(prepare(chunk))
+
+        return self.inner.encode_in_chunks(batch, scaled, rows)
 
     def step(self, latent: Latent) -> Latent:
         """The inner model's."""
         return self.inner.step(latent)
+
+    def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
+        """The inner model's."""
+        return self.inner.roll_on(latent, times)
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """The fields in physical units."""

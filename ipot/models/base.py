@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -141,6 +141,15 @@ class LatentOperator(Operator):
     def encode(self, batch: Batch) -> Latent:
         """The state at time zero."""
 
+    def encode_in_chunks(
+        self, batch: Batch, prepare: Callable[[Batch], Batch], rows: int | None = None
+    ) -> Latent:
+        """The same from inputs that `prepare` turns into what the model takes: brings them to its
+        device, scales them. It is given a chunk of the points at a time by an encoder that can
+        take them so, of about `rows` samples times points, and else all of them.
+        """
+        return self.encode(prepare(batch))
+
     @abstractmethod
     def step(self, latent: Latent) -> Latent:
         """The state one `dt` later."""
@@ -151,8 +160,11 @@ class LatentOperator(Operator):
 
     def rollout(self, batch: Batch) -> list[Latent]:
         """The states at the batch's times."""
-        wanted = self.steps(batch.times)
-        latent, states = self.encode(batch), []
+        return self.roll_on(self.encode(batch), batch.times)
+
+    def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
+        """The states at some times, from that at time zero."""
+        wanted, states = self.steps(times), []
         for step in range(1, wanted[-1] + 1):
             latent = self.step(latent)
             if step == wanted[len(states)]:
@@ -167,7 +179,7 @@ class LatentOperator(Operator):
         if queries.ndim == 4:
             return torch.stack([self.decode(s, queries[:, t]) for t, s in enumerate(states)], 1)
         size, rows = states[0].state.shape[0], queries.shape[-2]
-        group = max(1, ROWS_AT_ONCE // max(1, size * rows))
+        group = max(1, self.rows_at_once(states[0]) // max(1, size * rows))
         recompute = torch.is_grad_enabled() and len(states) > group
         pieces = []
         for start in range(0, len(states), group):
@@ -178,6 +190,10 @@ class LatentOperator(Operator):
                 out = self._decode_group(piece, queries)
             pieces.append(out)
         return torch.cat(pieces, dim=1) if len(pieces) > 1 else pieces[0]
+
+    def rows_at_once(self, latent: Latent) -> int:
+        """How many rows a decode in training may have before it is cut into pieces."""
+        return ROWS_AT_ONCE
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
         """Encode once, step to every time, decode there."""
@@ -194,6 +210,21 @@ class LatentOperator(Operator):
         if queries.shape[0] != 1:
             queries = queries.repeat_interleave(count, dim=0)
         return self.decode(Latent(state, mask), queries).unflatten(0, (size, count))
+
+
+def without_queries(batch: Batch) -> Batch:
+    """The batch as far as an encoder sees it, asked at a single place; no grid and no targets."""
+    mask = batch.query_mask
+    return replace(
+        batch,
+        queries=batch.queries[..., :1, :],
+        targets=None,
+        weights=None,
+        query_mask=None if mask is None else mask[:, :1],
+        edges=None,
+        grid=None,
+        query_grid=None,
+    )
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:

@@ -10,17 +10,21 @@ points. Lee and Oh, "Inducing Point Operator Transformer", AAAI 2024.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.models._attentive import Attentive, Encoder, Settings
+from ipot.models._attentive import Attentive, Encoder, Prepare, Settings
 from ipot.models._checks import positive
 from ipot.models._local import start_local
-from ipot.models.base import Latent
+from ipot.models.base import Latent, without_queries
+from ipot.nn.chunks import chunk_size, streams
+from ipot.nn.ready import Ready, project_points
 from ipot.nn.split import Split
+from ipot.samples import Batch
 from ipot.spec import Spec
 
 
@@ -45,10 +49,53 @@ class InducingPoints(Encoder):
         self.block = self.attention(config, context=self.width)
 
     def state(
-        self, tokens: Float[Tensor, "B N d"] | Split, mask: Bool[Tensor, "B N"] | None
+        self, tokens: Float[Tensor, "B N d"] | Split | Ready, mask: Bool[Tensor, "B N"] | None
     ) -> Latent:
         """A row for each inducing point."""
         return Latent(self.block(self.latents.unsqueeze(0), tokens, mask))
+
+    def ready(self, points: Tensor, values: Tensor) -> Ready | None:
+        """Keys and values straight from the inputs, where a kernel makes them."""
+        part = self.block.attend
+        layers = (self.position, self.lift, part.norm_context, part.to_key_value)
+        found = project_points(*layers, points, values)
+        return None if found is None else Ready(found.projected)
+
+    def forward(
+        self,
+        points: Float[Tensor, "B1 N D"],
+        values: Float[Tensor, "B N C"],
+        parameters: Float[Tensor, "B P"] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Latent:
+        """The latent state of the inputs, which are taken in chunks where they are many."""
+        if not streams(values.shape[0] * values.shape[1]):
+            return super().forward(points, values, parameters, mask)
+
+        def as_they_are(points: Tensor, values: Tensor, mask: Tensor | None):
+            return points, values, parameters, mask
+
+        return self.stream((points, values, mask), parameters, as_they_are)
+
+    @torch.compiler.disable
+    def stream(
+        self,
+        inputs: tuple[Tensor, Tensor, Tensor | None],
+        parameters: Tensor | None,
+        prepare: Prepare,
+        rows: int | None = None,
+    ) -> Latent:
+        """The same in chunks of about so many `rows` (samples times points), each prepared by
+        itself: what goes in may lie on another device, and be larger than this one's memory."""
+        size = chunk_size(
+            self.latents.device,
+            batch=len(inputs[1]),
+            queries=len(self.latents),
+            heads=self.block.attend.heads,
+            rows=rows,
+        )
+        chunks = self.chunks(inputs, parameters, prepare, size)
+        return Latent(self.block(self.latents.unsqueeze(0), chunks))
 
 
 class IPOT(Attentive):
@@ -58,6 +105,23 @@ class IPOT(Attentive):
         super().__init__(config, spec, InducingPoints(config, spec))
         if config.local:
             start_local(self, spec)
+
+    def encode_in_chunks(
+        self, batch: Batch, prepare: Callable[[Batch], Batch], rows: int | None = None
+    ) -> Latent:
+        """The encoder's state, the inputs in chunks where they are many or lie elsewhere."""
+        inputs = (batch.points, batch.values, batch.point_mask)
+        count = batch.size * batch.values.shape[1]
+        here = batch.values.device == self.encoder.latents.device
+        if here and not (streams(count) if rows is None else count > rows):
+            return self.encode(prepare(batch))
+        bare = without_queries(batch)
+
+        def prepared(points: Tensor, values: Tensor, mask: Tensor | None):
+            chunk = prepare(replace(bare, points=points, values=values, point_mask=mask))
+            return chunk.points, chunk.values, chunk.parameters, chunk.point_mask
+
+        return self.encoder.stream(inputs, batch.parameters, prepared, rows)
 
 
 MODEL = IPOT

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ipot.models._attentive import Attentive, Encoder, Settings
 from ipot.models._local import start_local
 from ipot.models.base import Latent
+from ipot.nn.ready import Ready
 from ipot.nn.split import Split
 from ipot.spec import Spec
 
@@ -34,11 +35,12 @@ class EveryInput(Encoder):
         self.block = self.attention(config)
 
     def state(
-        self, tokens: Float[Tensor, "B N d"] | Split, mask: Bool[Tensor, "B N"] | None
+        self, tokens: Float[Tensor, "B N d"] | Split | Ready, mask: Bool[Tensor, "B N"] | None
     ) -> Latent:
         """A row for each input, and their mask."""
         if isinstance(tokens, Split):
             tokens = tokens.joined()
+        assert isinstance(tokens, Tensor)
         if self.embed is not None:
             tokens = self.embed(tokens)
         return Latent(self.block(tokens, None, mask), mask)

@@ -6,13 +6,25 @@ change without them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.nn.paths import attend, by_the_book
+from ipot.nn import fused
+from ipot.nn.chunks import Chunks
+from ipot.nn.paths import attend, attend_narrow, by_the_book
+from ipot.nn.ready import Projected, Ready
 from ipot.nn.split import Split, project
+from ipot.nn.streaming import attend_chunks
+
+THIN = 16
+"""Channels up to which rows count as thin."""
+Context = Split | Chunks | Ready
+"""What can be attended to besides tokens as they are."""
 
 
 class MultiHead(nn.Module):
@@ -48,41 +60,87 @@ class MultiHead(nn.Module):
 
     def forward(
         self,
-        query: Float[Tensor, "Bq M d"],
-        context: Float[Tensor, "B N c"] | Split | None = None,
+        query: Float[Tensor, "Bq M d"] | Projected,
+        context: Float[Tensor, "B N c"] | Context | None = None,
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Float[Tensor, "B M o"]:
-        """Attend. A query with a leading 1 is projected once and serves the whole batch."""
-        query = self.norm(query)
-        if isinstance(context, Split):
-            pairs = project(context, self.norm_context, self.to_key_value)
-        else:
-            context = query if self.norm_context is None else self.norm_context(context)
-            pairs = self.to_key_value(context)
-        query = self.to_query(query)
-        if self._narrow(query, pairs):
-            return self._attend_narrow(query, pairs, mask)
-        return self.to_out(attend(query, pairs, self.heads, mask))
+        """Attend. A query with a leading 1 is projected once and serves the whole batch; a context
+        in chunks has masks of its own."""
+        if isinstance(context, Tensor) and self._narrow(query, context):
+            return self._attend_narrow(query, context, mask)
+        return self.to_out(self.attended(query, context, mask))
 
-    def _narrow(self, query: Tensor, pairs: Tensor) -> bool:
+    def attended(
+        self, query: Tensor | Projected, context: Tensor | Context | None, mask: Tensor | None
+    ) -> Float[Tensor, "B M i"]:
+        """The same before its output projection."""
+        if isinstance(context, Chunks):
+            return self._stream(self.query_of(query), context)
+        if self.norm_context is None:
+            normed = self.norm(query)
+            return attend(self.to_query(normed), self.to_key_value(normed), self.heads, mask)
+        return attend(self.query_of(query), self.pairs_of(context), self.heads, mask)
+
+    def query_of(self, query: Tensor | Projected) -> Float[Tensor, "Bq M i"]:
+        """Queries behind their norm and projection."""
+        if isinstance(query, Projected):
+            return query.projected
+        return self.to_query(self.norm(query))
+
+    def pairs_of(self, context: Any) -> Float[Tensor, "B N p"]:
+        """Keys and behind them values. The norm of a cross-attention's context is part of it."""
+        norm = self.norm_context
+        if isinstance(context, Ready):
+            return context.pairs
+        if isinstance(context, Split):
+            assert norm is not None
+            return project(context, norm, self.to_key_value)
+        return self.to_key_value(context if norm is None else norm(context))
+
+    def _stream(self, query: Tensor, chunks: Chunks) -> Tensor:
+        layers = (self.to_key_value, self.norm_context)
+        own = [w for layer in layers if layer is not None for w in layer.parameters()]
+        chunks = replace(chunks, weights=(*chunks.weights, *own))
+        return attend_chunks(query, chunks, self.pairs_of, self.heads)
+
+    def _narrow(self, query: Tensor | Projected, context: Tensor) -> bool:
         """Whether to project values before they are averaged and not behind: few of them, to
         fewer channels than they have."""
-        few = pairs.shape[1] < query.shape[1]
+        if self.norm_context is None or by_the_book():
+            return False
+        many = (query.projected if isinstance(query, Projected) else query).shape[1]
         small = self.to_out.out_features * self.heads < self.to_out.in_features
-        return few and small and not by_the_book()
+        return small and context.shape[1] < many
 
-    def _attend_narrow(self, query: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
+    def _attend_narrow(
+        self, query: Tensor | Projected, context: Tensor, mask: Tensor | None
+    ) -> Tensor:
+        query, pairs = self.query_of(query), self.pairs_of(context)
         inner = query.shape[-1]
         weight = self.to_out.weight.unflatten(1, (self.heads, -1))
         value = pairs[..., inner:].unflatten(-1, (self.heads, -1))
         value = torch.einsum("bnhe,ohe->bnho", value, weight.to(value.dtype)).flatten(2)
-        narrow = torch.cat([pairs[..., :inner], value], -1)
-        out = attend(query, narrow, self.heads, mask)
+        out = attend_narrow(query, pairs[..., :inner], value, self.heads, mask)
         return out.unflatten(-1, (self.heads, -1)).sum(2) + self.to_out.bias
+
+
+def thin_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
+    """norm(x), in simple operations where rows are thin: torch's has a program for each row."""
+    width = x.shape[-1]
+    if width == 1:
+        return norm.bias.view((1,) * x.ndim)
+    if width > THIN:
+        return norm(x)
+    x = x.to(norm.weight.dtype)
+    x = x - x.mean(-1, keepdim=True)
+    scale = (x.square().mean(-1, keepdim=True) + norm.eps).rsqrt()
+    return x * scale * norm.weight + norm.bias
 
 
 class GatedFeedForward(nn.Module):
     """Two layers with a GELU gate between them, behind a LayerNorm of their own if there is one."""
+
+    gated = True
 
     def __init__(self, width: int, multiplier: int, *, norm: bool = True) -> None:
         super().__init__()
@@ -91,8 +149,13 @@ class GatedFeedForward(nn.Module):
         self.out = nn.Linear(multiplier * width, width)
 
     def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
-        """The update that a residual connection adds."""
-        x, gate = self.into(self.norm(x)).chunk(2, dim=-1)
+        """The update that a residual connection adds; the same for all rows where they have one
+        channel, of which a norm leaves nothing but its own bias."""
+        if isinstance(self.norm, nn.LayerNorm) and not by_the_book():
+            normed = thin_norm(x, self.norm)
+        else:
+            normed = self.norm(x)
+        x, gate = self.into(normed).chunk(2, dim=-1)
         return self.out(x * F.gelu(gate))
 
 
@@ -151,9 +214,19 @@ class AttentionBlock(nn.Module):
         self.feed_forward = (GatedFeedForward if gated else FeedForward)(out, multiplier)
 
     def forward(
-        self, y: Tensor, x: Tensor | Split | None = None, mask: Tensor | None = None
+        self,
+        y: Tensor | Projected,
+        x: Tensor | Context | None = None,
+        mask: Tensor | None = None,
+        packed: fused.Packed | None = None,
     ) -> Float[Tensor, "B M o"]:
-        """One block; `x` and its `mask` are the context of a cross-attention."""
+        """One block; `x` and its `mask` are the context of a cross-attention. `packed` has the
+        parameters of a self-attention, where they were packed for several calls."""
+        before = y.tokens if isinstance(y, Projected) else y
+        if before is not None and fused.fits_itself(self, before):
+            return fused.apply(self, packed or fused.pack(self), before, mask)
+        if before is not None and fused.fits(self, before):
+            return fused.finish(self, before, self.attend.attended(y, x, mask))
         update = self.attend(y, x, mask)
-        out = y + update if self.residual else update
+        out = before + update if self.residual else update
         return out + self.feed_forward(out)

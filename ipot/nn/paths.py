@@ -51,6 +51,17 @@ def path_of(query: Tensor, key: Tensor, mask: Tensor | None = None) -> str:
     return "kernel" if half and kernels.available(query.device) else "fused"
 
 
+def goes_by_kernel(x: Tensor) -> bool:
+    """Whether what is computed from this tensor now will go by our kernels."""
+    kind = x.dtype
+    if torch.is_autocast_enabled(x.device.type):
+        kind = torch.get_autocast_dtype(x.device.type)
+    if _chosen != "auto":
+        return _chosen == "kernel"
+    half = kind in (torch.bfloat16, torch.float16)
+    return x.device.type == "cuda" and half and kernels.available(x.device)
+
+
 def attention(
     query: Float[Tensor, "B H M e"],
     key: Float[Tensor, "B H N e"],
@@ -79,9 +90,28 @@ def attend(
 
         return kernel(query, pairs, heads, mask)
     inner = query.shape[-1]
-    key, value = (_split(x, heads) for x in pairs.split([inner, pairs.shape[-1] - inner], -1))
-    query = _split(query, heads).expand(len(pairs), -1, -1, -1)
-    return attention(query, key, value, mask).transpose(1, 2).flatten(2)
+    return _apart(query, pairs[..., :inner], pairs[..., inner:], heads, mask)
+
+
+def attend_narrow(
+    query: Float[Tensor, "Bq M He"],
+    key: Float[Tensor, "B N He"],
+    value: Float[Tensor, "B N Hf"],
+    heads: int,
+    mask: Bool[Tensor, "B N"] | None = None,
+) -> Float[Tensor, "B M Hf"]:
+    """The same for values of a few channels, apart from their keys."""
+    if path_of(query, key) == "kernel":
+        from ipot.kernels.attention import attend_narrow as kernel
+
+        return kernel(query, key, value, heads, mask)
+    return _apart(query, key, value.to(key.dtype), heads, mask)
+
+
+def _apart(query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None) -> Tensor:
+    query = _split(query, heads).expand(len(key), -1, -1, -1)
+    out = attention(query, _split(key, heads), _split(value, heads), mask)
+    return out.transpose(1, 2).flatten(2)
 
 
 def plain_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:

@@ -4,7 +4,9 @@ LayerNorm and a projection of the two side by side are linear in them but for tw
 its mean and its deviation. So the positions of a shared mesh are projected once for the batch, and
 what is left for each sample is one pass over the projections:
 
-    W (γ (x - μ) / σ + β) = (P + V - μ w) / σ + W β,   P = W γ x_position,  V = W γ x_value,  w = W γ
+    W (γ (x - μ) / σ + β) = (P + V - μ w) / σ + W β
+
+with P = W γ x of the positions, V that of the values, and w the sums over the rows of W γ.
 """
 
 from __future__ import annotations
@@ -16,8 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-FEW = 16
-"""Value channels that are added one by one; a compiler makes one pass of it."""
+from ipot import kernels
 
 
 class Split(NamedTuple):
@@ -46,18 +47,30 @@ def project(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tenso
     position, value = tokens
     features, width = position.shape[-1], position.shape[-1] + value.shape[-1]
     weight = linear.weight * norm.weight
+    offset = linear.weight @ norm.bias
+    if linear.bias is not None:
+        offset = offset + linear.bias
     shared = F.linear(position, weight[:, :features])
+    if _by_kernel(shared, value):
+        from ipot.kernels.pairs import shared_pairs
+
+        sums = torch.stack([position.sum(-1), position.square().sum(-1)], -1)[0]
+        own = weight[:, features:].T.contiguous()
+        return shared_pairs(shared[0], sums, value, own, weight.sum(1), offset, width, norm.eps)
     total = position.sum(-1, keepdim=True) + value.sum(-1, keepdim=True)
     squares = position.square().sum(-1, keepdim=True) + value.square().sum(-1, keepdim=True)
     mean = total / width
     scale = (squares / width - mean.square() + norm.eps).rsqrt()
     out = shared - mean * weight.sum(1)
-    if value.shape[-1] <= FEW and value.device.type == "cuda":
-        for channel in range(value.shape[-1]):
-            out = out + value[..., channel, None] * weight[:, features + channel]
-    else:
-        out = out + F.linear(value, weight[:, features:].to(value.dtype))
-    offset = linear.weight @ norm.bias
-    if linear.bias is not None:
-        offset = offset + linear.bias
+    out = out + F.linear(value, weight[:, features:].to(value.dtype))
     return (out * scale + offset).to(shared.dtype)
+
+
+def _by_kernel(shared: Tensor, value: Tensor) -> bool:
+    """Whether there is a kernel for the pass over the samples."""
+    half = shared.dtype in (torch.bfloat16, torch.float16)
+    if not half or value.requires_grad or not kernels.available(shared.device):
+        return False
+    from ipot.kernels.pairs import supports
+
+    return supports(value.shape[-1])

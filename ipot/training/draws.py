@@ -5,23 +5,24 @@ A run that was stopped and one that was not draw the same numbers, and so do all
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
 from ipot import symmetry
-from ipot.data.dataset import Dataset, Ragged, Stacked
+from ipot.data.dataset import Dataset, Stacked
+from ipot.data.packed import Packed, share
 from ipot.errors import DataError, Unsupported
 from ipot.samples import Batch, collate
 from ipot.seeds import generator
 from ipot.spec import Spec
+from ipot.training.order import batches, sizes_of
 from ipot.training.settings import Training
 from ipot.training.unroll import pieces as pieces_of
-
-BUCKET = 32
-"""Batches of ragged samples that are sorted by size together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,18 +34,31 @@ class Draw:
     queries: Tensor | None = None
     symmetry: Tensor | None = None
     pieces: Tensor | None = None
+    box: int | None = None
+    """The number of the box that the batch is padded to, where samples are packed: draws of one
+    box have the same shapes."""
 
     def to(self, device: torch.device) -> Draw:
         """The same on a device."""
-        optional = (self.points, self.queries, self.symmetry, self.pieces)
-        return Draw(self.index.to(device), *(None if t is None else t.to(device) for t in optional))
+        return self._map(lambda t: t.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Draw:
+        """The same in page-locked memory, from where copies to a GPU wait for nothing."""
+        return self._map(Tensor.pin_memory)
 
     def copy_(self, other: Draw) -> None:
         """Take over the numbers of another draw of the same shape, in place."""
-        names = ("index", "points", "queries", "symmetry", "pieces")
-        for mine, new in ((getattr(self, name), getattr(other, name)) for name in names):
+        for mine, new in zip(self._tensors(), other._tensors(), strict=True):
             if mine is not None:
                 mine.copy_(new, non_blocking=True)
+
+    def _tensors(self) -> tuple[Any, ...]:
+        return self.index, self.points, self.queries, self.symmetry, self.pieces
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Draw:
+        index, *optional = self._tensors()
+        made = (None if t is None else function(t) for t in optional)
+        return Draw(function(index), *made, box=self.box)
 
 
 class Draws:
@@ -62,27 +76,63 @@ class Draws:
         if settings.augment and not spec.symmetries:
             raise Unsupported(f"{spec.name} lists no symmetry to augment by")
         self._pieces = len(data[0].times) // settings.unroll if settings.unroll else 1
-        self._order: tuple[int, Tensor] | None = None
+        self._order: tuple[int, Tensor, list[int] | None] | None = None
+        self._sizes = sizes_of(data)
 
     def __call__(self, step: int) -> Draw:
         """The choices of a step, counted from 0."""
         epoch, place = divmod(step, self.steps_per_epoch)
+        known = self._order  # read once: draws may be made in several threads
+        if known is None or known[0] != epoch:
+            random = generator(self.settings.seed, "epoch", epoch)
+            steps = self.steps_per_epoch
+            known = epoch, *batches(self.data, self._sizes, steps, self.batch, random)
+            self._order = known
+        _, order, numbers = known
+        return self._draw(step, order[place], None if numbers is None else numbers[place])
+
+    def examples(self) -> Iterator[Draw]:
+        """A draw of every shape that there is; which samples are in it means nothing."""
+        if not isinstance(self.data, Packed):
+            yield self(0)
+            return
+        for box in range(len(self.data.boxes)):
+            own = [i for i, number in enumerate(self.data.box_of) if number == box] or [0]
+            index = torch.tensor((own * self.batch)[: self.batch])
+            yield self._draw(0, index, box)
+
+    def _draw(self, step: int, index: Tensor, box: int | None) -> Draw:
         random = generator(self.settings.seed, "step", step)
-        if self._order is None or self._order[0] != epoch:
-            self._order = epoch, self._shuffle(epoch)
-        index = self._order[1][place]
         points = queries = element = None
         if isinstance(self.data, Stacked):
             whole = self.data.data
             points = _subset(whole.values.shape[1], self.settings.points, random)
             queries = _subset(whole.queries.shape[-2], self.settings.queries, random)
+        elif isinstance(self.data, Packed) and box is not None:
+            size = self.data.boxes[box]
+            points = _order(size.points, self.settings.points, random)
+            queries = _order(size.queries, self.settings.queries, random)
         if self.settings.augment:
             element = symmetry.draw(self.spec, self.batch, random)
             element = element[self.rank :: self.world]
         pieces = None
         if self.settings.pieces is not None:
             pieces = torch.randperm(self._pieces, generator=random)[: self.settings.pieces]
-        return Draw(index[self.rank :: self.world], points, queries, element, pieces)
+        return Draw(index[self.rank :: self.world], points, queries, element, pieces, box)
+
+    def gather(self, draw: Draw) -> Batch:
+        """The batch of a draw that lies on the device of resident data; safe to capture."""
+        packed = isinstance(self.data, Packed)
+        return self.packed_batch(draw) if packed else self.stacked_batch(draw)
+
+    def shape(self) -> tuple[int, int, int, int]:
+        """The largest batch of one process: samples, points and queries of each, times."""
+        whole = (torch.tensor([[0], [0]]) if self._sizes is None else self._sizes).amax(1).tolist()
+        if isinstance(self.data, Stacked):
+            whole = [self.data.data.values.shape[1], self.data.data.queries.shape[-2]]
+        fractions = (self.settings.points, self.settings.queries)
+        points, queries = (share(f, n) for f, n in zip(fractions, whole, strict=True))
+        return self.batch // self.world, points, queries, len(self.data[0].times)
 
     def stacked_batch(self, draw: Draw) -> Batch:
         """The batch of a draw whose tensors lie on the data's device; safe to capture."""
@@ -94,6 +144,18 @@ class Draws:
             batch = batch.take_points(draw.points)
         if draw.queries is not None:
             batch = batch.take_queries(draw.queries)
+        return self._cut(batch, draw)
+
+    def packed_batch(self, draw: Draw) -> Batch:
+        """The same for packed samples, of which each takes a fraction of its own rows."""
+        assert isinstance(self.data, Packed)
+        assert draw.box is not None
+        settings = self.settings
+        points = None if draw.points is None else (settings.points, draw.points)
+        queries = None if draw.queries is None else (settings.queries, draw.queries)
+        batch = self.data.gather(draw.index, draw.box, points=points, queries=queries)
+        if draw.symmetry is not None:
+            batch = symmetry.apply(batch, draw.symmetry, self.spec, shared=False)
         return self._cut(batch, draw)
 
     def ragged_batch(self, step: int) -> Batch:
@@ -117,24 +179,17 @@ class Draws:
             return batch
         return pieces_of(batch, self.spec, self.settings.unroll, draw.pieces)
 
-    def _shuffle(self, epoch: int) -> Tensor:
-        """An epoch's batches (steps, batch). Ragged samples of like size come together."""
-        random = generator(self.settings.seed, "epoch", epoch)
-        order = torch.randperm(len(self.data), generator=random)
-        order = order[: self.steps_per_epoch * self.batch]
-        if isinstance(self.data, Ragged):
-            sizes = torch.tensor(self.data.sizes())
-            window = self.batch * BUCKET
-            order = torch.cat([w[sizes[w].argsort(stable=True)] for w in order.split(window)])
-            rows = order.view(self.steps_per_epoch, self.batch)
-            return rows[torch.randperm(self.steps_per_epoch, generator=random)]
-        return order.view(self.steps_per_epoch, self.batch)
-
 
 def _subset(count: int, fraction: float, random: torch.Generator) -> Tensor | None:
+    order = _order(count, fraction, random)
+    return None if order is None else order[: share(fraction, count)]
+
+
+def _order(count: int, fraction: float, random: torch.Generator) -> Tensor | None:
+    """A random order of so many rows, where a fraction of them is to be taken."""
     if fraction >= 1 or count == 0:
         return None
-    return torch.randperm(count, generator=random)[: max(1, round(fraction * count))]
+    return torch.randperm(count, generator=random)
 
 
 class RaggedSteps(TorchDataset):

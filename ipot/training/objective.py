@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ipot.data.dataset import Dataset
@@ -17,7 +19,8 @@ class Objective(Protocol):
     """An object and not a function, because some systems own parameters beside the model's.
 
     One that changes as training goes on may have a method `follow(count)` besides: it is given,
-    once, the tensor on the device that holds the number of the step.
+    once, the tensor on the device that holds the number of the step. One with parts worth compiling
+    may yield them from a method `regions()`, as a model does.
     """
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
@@ -36,6 +39,28 @@ class RelativeL2:
         """Nothing of its own."""
         return ()
 
+    @cached_property
+    def error(self) -> nn.Module:
+        """What compares, as a module so that it can be compiled."""
+        return MeanRelativeL2()
+
+    def regions(self) -> Iterator[nn.Module]:
+        """The comparison: a dozen small passes over the fields, that a compiler makes few of."""
+        yield self.error
+
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """The mean over samples of ‖prediction - target‖ / ‖target‖."""
-        return relative_l2(model(batch), batch.truth, mask=batch.query_mask).mean()
+        return self.error(model(batch), batch.truth, batch.query_mask)
+
+
+class MeanRelativeL2(nn.Module):
+    """The mean over samples of the relative L2 error."""
+
+    def forward(
+        self,
+        prediction: Float[Tensor, "B T M K"],
+        target: Float[Tensor, "B T M K"],
+        mask: Bool[Tensor, "B M"] | None = None,
+    ) -> Float[Tensor, ""]:
+        """One number for a batch."""
+        return relative_l2(prediction, target, mask=mask).mean()

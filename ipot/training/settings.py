@@ -34,9 +34,10 @@ class Training:
     average: float | None = None
     """Decay of an exponential average of the weights, e.g. 0.999; None uses the weights as such."""
     points: float = 1.0
-    """Fraction of the input points seen in a step, drawn anew each time."""
+    """Fraction of the input points seen in a step, drawn anew each time; of each sample's own where
+    samples differ in size."""
     queries: float = 1.0
-    """Fraction of the queries asked in a step, drawn anew each time."""
+    """Fraction of the queries asked in a step, drawn in the same way."""
     unroll: int | None = None
     """Steps that a rollout is trained over: trajectories are cut into pieces of so many, each
     starting from true frames. 1 is teacher forcing, None the whole rollout."""
@@ -45,15 +46,15 @@ class Training:
     augment: bool = False
     """Turn every sample by a random symmetry of the problem."""
     precision: Literal["auto", "float32", "bf16", "float64"] = "auto"
-    """auto: bf16 arithmetic with float32 weights on a GPU, float32 elsewhere."""
+    """auto: bf16 arithmetic with float32 weights on a GPU that has it, float32 elsewhere."""
     step: Literal["auto", "eager", "compiled", "graph"] = "auto"
-    """How a step runs; auto chooses by device and data."""
+    """How a step runs; auto chooses by device and data, and does with less where that fails."""
     validate_every: int = 0
     """Epochs between two validations; 0 spreads about fifty over the run."""
     save_seconds: float = 60.0
     """Seconds between two checkpoints; one is also written at the end and on a signal."""
     workers: int = 0
-    """Processes that collate ragged batches; 0 does it in the loop."""
+    """Processes that collate ragged batches which do not lie on a GPU; 0 does it in the loop."""
     seed: int = 0
     """Initial weights, order, subsets and symmetries."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
 
 import torch
 from torch.utils.data import DataLoader
@@ -16,18 +15,26 @@ from ipot.config import Run
 from ipot.data.dataset import Dataset
 from ipot.device import peak_memory, reset_peak_memory, synchronize
 from ipot.errors import Diverged, RunError
-from ipot.evaluation.evaluate import evaluate
 from ipot.models.base import Operator
 from ipot.samples import Batch
 from ipot.training import checkpoint
+from ipot.training.ahead import ahead
+from ipot.training.best import Best
 from ipot.training.distributed import World
 from ipot.training.draws import Draw, Draws, RaggedSteps
 from ipot.training.journal import Journal, Progress, Speed, duration
+from ipot.training.memory import OutOfMemory
 from ipot.training.objective import Objective, RelativeL2
 from ipot.training.schedule import learning_rate
 from ipot.training.settings import Training
 from ipot.training.signals import remembered
-from ipot.training.step import Average, Step, choose, fast_matmul, make_optimizer
+from ipot.training.state import Result, State
+from ipot.training.step import Step, fast_matmul
+from ipot.training.update import Average, make_optimizer
+from ipot.training.validation import Validation
+from ipot.training.ways import choose, placed, precision_for
+
+__all__ = ["Result", "Stopped", "Trainer", "train"]
 
 VALIDATIONS = 50
 """In a run, unless its settings say how often."""
@@ -41,47 +48,6 @@ class Stopped(Exception):
     def __init__(self, number: int, run: Run) -> None:
         super().__init__(f"stopped; continue with `ipot train --resume {run.path}`")
         self.signal = number
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """How a run ended."""
-
-    validation: float
-    best_validation: float
-    best_epoch: int
-    loss: float
-    epochs: int
-    steps: int
-    seconds: float
-    """Of the run, without its set-up."""
-    setup_seconds: float
-    """What compiling and capturing the first step took, the last time that the run was started."""
-    step_kind: str
-    precision: str
-    peak_gib: float | None
-    """The most memory that was held: of the GPU, or of the process where there is none."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
-
-@dataclass
-class State:
-    """The counters that a checkpoint carries; with the weights they are all there is to resume."""
-
-    step: int = 0
-    seconds: float = 0.0
-    best_validation: float = float("inf")
-    best_epoch: int = 0
-    average_count: int = 0
-    loss: float = float("nan")
-    """The mean over the steps of the last row of the journal."""
-    loss_sum: float = 0.0
-    """Losses since that row."""
-    reported: int = 0
-    """The step of that row."""
 
 
 def train(
@@ -121,15 +87,18 @@ class Trainer:
         world: World,
     ) -> None:
         self.settings, self.folder, self.device, self.world = settings, run, device, world
-        self.precision = settings.precision
-        if self.precision == "auto":
-            self.precision = "bf16" if device.type == "cuda" else "float32"
+        self._screen: Progress | None = None
+        self._unsaid: list[str] = []
+        self.precision = precision_for(settings, device, self._say)
         dtype = torch.float64 if self.precision == "float64" else torch.float32
         self.model = model.to(device, dtype)
-        self.data = _prepared(data, device, dtype)
-        self.validation = _prepared(validation, device, dtype)
+        self.data = placed(data, settings, device, dtype, self._say)
+        held_out = validation.astype(dtype) if dtype == torch.float64 else validation
+        self.validation = Validation(
+            held_out.to(device), device, keep=self.data.resident and device.type == "cuda"
+        )
         self.draws = Draws(self.data, model.spec, settings, rank=world.rank, world=world.size)
-        kind = choose(settings, self.data, device, world)
+        kind = choose(settings, self.data, device, world, self._say)
         groups = [{**g, "params": list(g["params"])} for g in objective.prepare(model, self.data)]
         self.own = {str(i): p for i, p in enumerate(p for g in groups for p in g["params"])}
         self.optimizer = make_optimizer(self.model, settings, groups, device)
@@ -147,7 +116,9 @@ class Trainer:
             precision=self.precision,
             kind=kind,
             world=world,
+            say=self._say,
         )
+        self.best = Best(run.best)
         self.step.start(self.state.step)
         self.step.loss_sum.fill_(self.state.loss_sum)
         self._validation_error = float("nan")
@@ -160,10 +131,21 @@ class Trainer:
 
     def run(self, progress: Progress) -> Result:
         """Go on to the end."""
+        self._screen = progress
+        for line in self._unsaid:
+            self._say(line)
         try:
             return self._run(progress)
         finally:
             self.step.close()
+            self.best.flush()
+
+    def _say(self, line: str) -> None:
+        """Tell what the user should know, as soon as there is somebody to tell."""
+        if self._screen is None:
+            self._unsaid.append(line)
+        else:
+            self._screen.show(line, last=True)
 
     def _run(self, progress: Progress) -> Result:
         state, per_epoch = self.state, self.draws.steps_per_epoch
@@ -178,7 +160,7 @@ class Trainer:
             self.model.train()
             batches = self._batches()
             while not self._finished():
-                self.step(next(batches), state.step, self._rate())
+                self._take_step(next(batches))
                 state.step += 1
                 if self.average:
                     self.average.update()
@@ -213,6 +195,14 @@ class Trainer:
         progress.show(self._line(watch), last=True)
         return self._result()
 
+    def _take_step(self, work: Draw | Batch) -> None:
+        try:
+            self.step(work, self.state.step, self._rate())
+        except OutOfMemory as error:
+            if not self.folder.last.exists():
+                raise
+            raise OutOfMemory(f"{error} The last checkpoint is kept.") from error
+
     def _clock(self, began: float) -> float:
         """Seconds of the run. Where they drive the schedule, all processes must read the same."""
         seconds = time.monotonic() - began
@@ -227,11 +217,8 @@ class Trainer:
     def _batches(self) -> Iterator[Draw | Batch]:
         """What each step works on, from the next step on."""
         first = self.state.step
-        if self.data.stacked:
-            step = first
-            while True:
-                yield self.draws(step)
-                step += 1
+        if self.data.resident:
+            yield from ahead(self.draws, first, self.device)
         last = self.settings.epochs * self.draws.steps_per_epoch
         yield from DataLoader(
             RaggedSteps(self.draws),
@@ -301,15 +288,14 @@ class Trainer:
         stance = torch.compiler.set_stance("force_eager")
         bf16 = self.precision == "bf16"
         with stance, torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
-            scores = evaluate(self.model, self.validation, device=self.device)
-        self.model.train()
+            error = self.validation(self.model)
         self._validated, self._validated_at = self.state.step, self.state.seconds
-        error = self._validation_error = scores.relative_l2
+        self._validation_error = error
         if error < self.state.best_validation:
             self.state.best_validation, self.state.best_epoch = error, self._epoch
             if self.world.first:
                 state = {"epoch": self._epoch, "validation": error} | checkpoint.owner(self.model)
-                checkpoint.save(self.folder.best, self.model.state_dict(), state)
+                self.best.keep(self.model.state_dict(), state)
         if self.average:
             self.average.swap()
         return error
@@ -325,6 +311,7 @@ class Trainer:
         self.step.loss_sum.fill_(total)
         if fault >= 0 or not self.world.first:
             return
+        self.best.flush()
         self.state.loss_sum = total
         self.state.average_count = self.average.count if self.average else 0
         tensors = checkpoint.with_prefix("model", self.model.state_dict())
@@ -387,10 +374,3 @@ class Trainer:
         if self.world.first:
             files.write_json(self.folder.result, result.as_dict())
         return result
-
-
-def _prepared(data: Dataset, device: torch.device, dtype: torch.dtype) -> Dataset:
-    """The data on the device in the precision of the run."""
-    if dtype == torch.float64:
-        data = data.astype(dtype)
-    return data.to(device)

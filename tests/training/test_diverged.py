@@ -20,7 +20,7 @@ def assert_finite(path):
 
 
 @pytest.mark.parametrize("step", [3, 7, 11])
-@pytest.mark.parametrize("data", ["stacked", "ragged"])
+@pytest.mark.parametrize("data", ["stacked", "ragged", "packed"])
 def test_says_the_step_and_keeps_the_checkpoint(tmp_path, data, step):
     with pytest.raises(Diverged, match=rf"step {step} \(epoch {step // 3 + 1}\)") as error:
         fit(tmp_path, data=data, objective=Poison(step), **SETTINGS)

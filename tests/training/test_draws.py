@@ -9,7 +9,7 @@ from ipot.samples import Batch
 from ipot.spec import Spec
 from ipot.training.draws import Draws
 from ipot.training.settings import Training
-from training.toys import SPEC, field, on_grid, ragged, stacked
+from training.toys import SPEC, field, on_grid, packed, ragged, stacked
 
 
 def draws(data, rank=0, world=1, spec=SPEC, **settings):
@@ -21,7 +21,9 @@ def epoch(of, number):
     return torch.cat([of(step).index for step in range(number * steps, (number + 1) * steps)])
 
 
-@pytest.mark.parametrize("data", [stacked(24), ragged(24)], ids=["stacked", "ragged"])
+@pytest.mark.parametrize(
+    "data", [stacked(24), ragged(24), packed(24)], ids=lambda d: type(d).__name__
+)
 def test_an_epoch_is_a_permutation_of_its_own(data):
     of = draws(data)
     first, second = epoch(of, 0), epoch(of, 1)
@@ -75,10 +77,11 @@ def test_a_shared_mesh_stays_shared(augment):
     assert batch.size == 4
 
 
-def test_subsets_of_ragged_samples_are_fractions_of_each():
-    data = ragged()
+@pytest.mark.parametrize("make", [ragged, packed])
+def test_subsets_of_ragged_samples_are_fractions_of_each(make):
+    data = make()
     of = draws(data, points=0.5, queries=0.5)
-    batch = of.ragged_batch(0)
+    batch = of.gather(of(0)) if data.resident else of.ragged_batch(0)
     whole = [data[i] for i in of(0).index.tolist()]
     seen = batch.point_mask.sum(1).tolist()
     assert seen == [round(0.5 * len(s.points)) for s in whole]
@@ -140,14 +143,14 @@ def rows(batch):
 
 
 @pytest.mark.parametrize("world", [2, 4])
-@pytest.mark.parametrize("make", [stacked, ragged, own_grids])
+@pytest.mark.parametrize("make", [stacked, ragged, packed, own_grids])
 def test_the_ranks_together_see_the_batch_of_one_process(make, world):
     data = make()
     settings = {"points": 0.75, "queries": 0.5, "augment": True}
 
     def samples(step, **who):
         of = draws(data, **who, **settings)
-        return list(rows(of.stacked_batch(of(step)) if data.stacked else of.ragged_batch(step)))
+        return list(rows(of.gather(of(step)) if data.resident else of.ragged_batch(step)))
 
     for step in (0, 5):
         alone = samples(step)
@@ -173,8 +176,12 @@ def test_symmetry_turns_inputs_and_outputs_alike():
     torch.testing.assert_close(waves[0][1] / waves[0][0], waves[1][1] / waves[1][0])
 
 
-def test_symmetry_moves_scattered_points():
-    turned, still = (draws(ragged(), augment=augment).ragged_batch(0) for augment in (True, False))
+@pytest.mark.parametrize("make", [ragged, packed])
+def test_symmetry_moves_scattered_points(make):
+    turned, still = (
+        of.gather(of(0)) if of.data.resident else of.ragged_batch(0)
+        for of in (draws(make(), augment=augment) for augment in (True, False))
+    )
     assert torch.equal(turned.values, still.values)
     assert torch.equal(turned.targets, still.targets)
     moved = (turned.points - still.points)[..., 0] % 1

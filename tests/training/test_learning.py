@@ -42,9 +42,10 @@ def test_learns_far_below_the_mean_field(tmp_path):
     assert result.loss < 0.1 * guess
 
 
-def test_ragged_data_are_learnt(tmp_path):
-    start = fit(tmp_path / "start", data="ragged", epochs=1).validation
-    end = fit(tmp_path / "end", data="ragged", epochs=60, learning_rate=2e-3).loss
+@pytest.mark.parametrize("data", ["ragged", "packed"])
+def test_ragged_data_are_learnt(tmp_path, data):
+    start = fit(tmp_path / "start", data=data, epochs=1).validation
+    end = fit(tmp_path / "end", data=data, epochs=60, learning_rate=2e-3).loss
     assert end < 0.5 * start
 
 

@@ -25,7 +25,9 @@ def in_a_process_that_dies(path, step, *, start="fork", **settings):
     assert process.exitcode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(("data", "start"), [("stacked", "spawn"), ("ragged", "fork")])
+@pytest.mark.parametrize(
+    ("data", "start"), [("stacked", "spawn"), ("ragged", "fork"), ("packed", "fork")]
+)
 def test_killed_in_mid_epoch_and_resumed_is_bit_identical(tmp_path, data, start):
     """A process started afresh has another hash seed and no warm caches; a fork is quicker."""
     fit(tmp_path / "whole", data=data, **EVERYTHING)

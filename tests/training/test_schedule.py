@@ -77,7 +77,7 @@ def clock(monkeypatch):
     return clock
 
 
-@pytest.mark.parametrize("data", ["stacked", "ragged"])
+@pytest.mark.parametrize("data", ["stacked", "ragged", "packed"])
 def test_a_boxed_run_uses_its_minutes(tmp_path, rates, clock, data):
     result = fit(tmp_path, data=data, minutes=0.5, epochs=10_000, objective=clock, batch=5)
     assert result.steps == 30

@@ -1,4 +1,4 @@
-"""Which way a step runs, and that all ways are the same mathematics."""
+"""What a step does, and that all ways to run it are the same mathematics."""
 
 import json
 import time
@@ -6,78 +6,12 @@ import time
 import pytest
 import torch
 
-from ipot.errors import Unsupported
 from ipot.training import step
-from ipot.training.distributed import World
+from ipot.training.ledger import Ledger
 from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
-from training.toys import CPU, contents, fit, ragged, stacked
-
-GPU = torch.device("cuda")
-FOUR = World(rank=0, size=4)
-LONG, SHORT = 100_000_000, 10
-
-
-@pytest.fixture
-def compiler(monkeypatch):
-    monkeypatch.setattr(step.shutil, "which", lambda name: f"/usr/bin/{name}")
-
-
-def chosen(device=CPU, data=None, world=None, **settings):
-    return step.choose(Training(**settings), data or stacked(), device, world or World())
-
-
-@pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize(
-    ("expected", "situation"),
-    [
-        ("graph", {"device": GPU}),
-        ("graph", {"device": GPU, "minutes": 1.0}),
-        ("eager", {"device": GPU, "data": ragged()}),
-        ("eager", {"device": GPU, "world": FOUR}),
-        ("eager", {"epochs": SHORT}),
-        ("compiled", {"epochs": LONG}),
-        ("eager", {"epochs": LONG, "data": ragged()}),
-        ("eager", {"epochs": LONG, "minutes": 9.0}),
-        ("compiled", {"epochs": SHORT, "minutes": 10.0}),
-        ("eager", {"epochs": SHORT, "step": "eager"}),
-        ("compiled", {"epochs": SHORT, "step": "compiled"}),
-        ("graph", {"device": GPU, "step": "graph"}),
-        ("eager", {"device": GPU, "step": "eager"}),
-    ],
-)
-def test_the_rules(expected, situation):
-    assert chosen(**situation) == expected
-
-
-@pytest.mark.usefixtures("compiler")
-def test_compiling_pays_by_the_rows_that_are_used(monkeypatch):
-    rows = 12 * (12 + 12) * SHORT
-    monkeypatch.setattr(step, "COMPILE_ROWS", rows - 1)
-    assert chosen(epochs=SHORT) == "compiled"
-    assert chosen(epochs=SHORT, queries=0.5) == "eager"
-    assert chosen(epochs=SHORT, points=0.5) == "eager"
-    monkeypatch.setattr(step, "COMPILE_ROWS", rows)
-    assert chosen(epochs=SHORT) == "eager"
-
-
-def test_nothing_is_compiled_without_a_compiler(monkeypatch):
-    monkeypatch.setattr(step.shutil, "which", lambda name: None)
-    assert chosen(epochs=LONG) == "eager"
-
-
-@pytest.mark.parametrize(
-    "where", [{}, {"device": GPU, "data": ragged()}, {"device": GPU, "world": FOUR}]
-)
-def test_a_graph_where_there_can_be_none(where):
-    with pytest.raises(Unsupported, match="CUDA graph needs a GPU, samples of one size"):
-        chosen(step="graph", **where)
-
-
-def test_a_graph_on_a_cpu_is_refused_before_training(tmp_path):
-    with pytest.raises(Unsupported):
-        fit(tmp_path, step="graph")
-    assert list(tmp_path.iterdir()) == []
+from ipot.training.update import set_rate
+from training.toys import CPU, contents, fit
 
 
 def test_clipping_bounds_the_gradient(tmp_path, monkeypatch):
@@ -98,22 +32,29 @@ def test_clipping_bounds_the_gradient(tmp_path, monkeypatch):
     assert norms == pytest.approx([1e-3] * 6, rel=1e-2)
 
 
+@pytest.mark.parametrize(("clip", "expected"), [(None, 1.0), (10.0, 1.0), (2.5, 0.5), (0.5, 0.1)])
+def test_gradients_are_never_made_larger(clip, expected):
+    ledger = Ledger(clip, CPU)
+    factor = ledger(torch.tensor(0.7), torch.tensor([3.0, 4.0]))
+    assert factor.item() == pytest.approx(expected, rel=1e-5)
+    assert ledger.read() == (pytest.approx(0.7), -1)
+    assert ledger.read() == (0.0, -1)
+
+
 def test_a_group_of_the_objective_has_a_rate_of_its_own(tmp_path):
     layer, own = torch.nn.Linear(2, 1), torch.nn.Parameter(torch.ones(3))
     layer.bias.requires_grad_(False)
     groups = [{"params": [own], "factor": 20.0}]
     optimizer = step.make_optimizer(layer, Training(learning_rate=0.5), groups, CPU)
     assert [g["params"] for g in optimizer.param_groups] == [[layer.weight], [own]]
-    made = step.Step.__new__(step.Step)
-    made.optimizer = optimizer
     for base in (0.5, 0.01):
-        made._set_rate(base)
+        set_rate(optimizer, base)
         assert [g["lr"] for g in optimizer.param_groups] == pytest.approx([base, 20 * base])
     # Where rates are tensors, as on a GPU, each is filled and none replaced.
     rates = [torch.tensor(0.0), torch.tensor(0.0)]
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["lr"] = rate
-    made._set_rate(0.1)
+    set_rate(optimizer, 0.1)
     assert [r.item() for r in rates] == pytest.approx([0.1, 2.0])
     assert all(g["lr"] is r for g, r in zip(optimizer.param_groups, rates, strict=True))
 

@@ -9,6 +9,7 @@ from models.toys import Config, Stencil
 
 from ipot.config import Run
 from ipot.data.dataset import Ragged, Stacked
+from ipot.data.packed import Packed
 from ipot.data.statistics import Statistics
 from ipot.errors import DataError, Unsupported
 from ipot.models._wrappers import wrap
@@ -216,13 +217,15 @@ def test_pieces_are_drawn_anew_in_every_step():
         Training(pieces=1)
 
 
-@pytest.mark.parametrize("kind", [Stacked, Ragged])
+@pytest.mark.parametrize("kind", [Stacked, Ragged, Packed])
 def test_a_step_is_given_the_pieces_that_it_drew(kind):
     data = films() if kind is Stacked else Ragged([films()[i] for i in range(12)])
+    if kind is Packed:
+        data = Packed(data, device="cpu", batch=4)
     draws = Draws(data, PROBLEM.spec, Training(batch=4, unroll=1, pieces=2))
     for number in range(3):
         draw = draws(number)
-        batch = draws.stacked_batch(draw) if data.stacked else draws.ragged_batch(number)
+        batch = draws.gather(draw) if data.resident else draws.ragged_batch(number)
         pairs = [(i, p) for i in draw.index.tolist() for p in draw.pieces.tolist()]
         assert batch.index.tolist() == [i for i, _ in pairs]
         expected = torch.stack([data[i].targets[p : p + 1] for i, p in pairs])

@@ -11,6 +11,7 @@ import torch
 
 from ipot.config import Run
 from ipot.data.dataset import Ragged, Stacked
+from ipot.data.packed import Packed
 from ipot.data.statistics import Statistics
 from ipot.models._wrappers import wrap
 from ipot.models.ipot import IPOT, Config
@@ -75,12 +76,12 @@ def stacked(count=12, points=12, seed=0):
     return on_grid(coefficients(count, seed), points)
 
 
-def ragged(count=12, seed=0):
+def ragged(count=12, seed=0, low=6, high=16):
     """Scattered points, other ones and another number of them in every sample."""
     samples = []
     for index, c in enumerate(coefficients(count, seed)):
         random = generator(seed, "places", index)
-        n, m = torch.randint(6, 16, (2,), generator=random).tolist()
+        n, m = torch.randint(low, high, (2,), generator=random).tolist()
         x, y = torch.rand(n, generator=random), torch.rand(m, generator=random)
         samples.append(
             Sample(
@@ -94,7 +95,12 @@ def ragged(count=12, seed=0):
     return Ragged(samples)
 
 
-DATA = {"stacked": stacked, "ragged": ragged}
+def packed(count=12, seed=0, **sizes):
+    """The same held on a device."""
+    return Packed(ragged(count, seed, **sizes), device=CPU, batch=4)
+
+
+DATA = {"stacked": stacked, "ragged": ragged, "packed": packed}
 EVERYTHING = {
     "points": 0.75,
     "queries": 0.5,

@@ -1,0 +1,155 @@
+"""How long a call takes and how much memory it needs, on any device."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+
+from ipot.device import peak_memory, release_memory, reset_peak_memory, synchronize
+
+MOST = 1000
+"""Calls of one measurement, at most."""
+WARM_UP = 3
+"""Calls that are not counted, where they are quick; one where they are not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Milliseconds of a call: the median, the middle half and the quickest of several."""
+
+    ms: float
+    low: float
+    high: float
+    best: float
+    calls: int
+
+    @classmethod
+    def of(cls, times: list[float]) -> Timing:
+        """From single times in milliseconds."""
+        low, median, high = times[0], times[0], times[0]
+        if len(times) > 1:
+            low, median, high = statistics.quantiles(times, n=4, method="inclusive")
+        return cls(ms=median, low=low, high=high, best=min(times), calls=len(times))
+
+    def scaled(self, factor: float | int) -> Timing:
+        """The same for so many times the work."""
+        numbers = {name: factor * getattr(self, name) for name in ("ms", "low", "high", "best")}
+        return Timing(**numbers, calls=self.calls)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """GiB at the peak, in all and above what was held before; None where nothing tells."""
+
+    peak: float | None
+    above: float | None
+
+
+def time_calls(
+    call: Callable[[], object], device: torch.device, *, seconds: float, most: int = MOST
+) -> Timing:
+    """Time calls for about so many seconds, behind a warm-up and at least once.
+
+    On a GPU by its own events, between which nothing waits: calls follow each other as they do in
+    a loop, and a host that is too slow to feed the device counts.
+    """
+    once = _one(call, device)
+    for _ in range(WARM_UP - 1):
+        if once > seconds / 10:
+            break
+        once = _one(call, device)
+    count = max(1, min(most, int(seconds / max(once, 1e-9))))
+    if device.type == "cuda":
+        return Timing.of(_by_events(call, device, count))
+    return Timing.of([1e3 * _one(call, device) for _ in range(count)])
+
+
+def peak_of(call: Callable[[], object], device: torch.device) -> Memory:
+    """The memory of one call, above what is held between calls and in all."""
+    release_memory()
+    before = held_memory(device)
+    reset_peak_memory(device)
+    _one(call, device)
+    return memory_since(before, device)
+
+
+def memory_since(before: float | None, device: torch.device) -> Memory:
+    """The peak since the last reset, and how far it lies above what was held then."""
+    peak = peak_memory(device)
+    above = None if peak is None or before is None else max(0.0, peak - before)
+    return Memory(peak=peak, above=above)
+
+
+def held_memory(device: torch.device) -> float | None:
+    """GiB that tensors take on a GPU, or that the process holds; None where nothing tells."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device) / 2**30
+    return _kilobytes(Path("/proc/self/status"), "VmRSS")
+
+
+def free_memory(device: torch.device) -> float | None:
+    """GiB that can still be had; None where nothing tells."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return (free + cached) / 2**30
+    limits = [_kilobytes(Path("/proc/meminfo"), "MemAvailable"), _group_memory()]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came from, is about memory; not every library says so by
+    type."""
+    signs = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    while error is not None:
+        told = isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+        if told or isinstance(error, torch.OutOfMemoryError | MemoryError):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _one(call: Callable[[], object], device: torch.device) -> float:
+    """Seconds of one call, until the device is done."""
+    synchronize(device)
+    start = time.perf_counter()
+    call()
+    synchronize(device)
+    return time.perf_counter() - start
+
+
+def _by_events(call: Callable[[], object], device: torch.device, count: int) -> list[float]:
+    with torch.cuda.device(device):
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+        marks[0].record()
+        for mark in marks[1:]:
+            call()
+            mark.record()
+        torch.cuda.synchronize(device)
+    return [start.elapsed_time(end) for start, end in pairwise(marks)]
+
+
+def _kilobytes(path: Path, name: str) -> float | None:
+    """A line of /proc such as `VmRSS:  12345 kB`, in GiB."""
+    try:
+        found = re.search(rf"^{name}:\s+(\d+) kB", path.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) / 2**20 if found else None
+
+
+def _group_memory() -> float | None:
+    """What the limit of a container leaves, where it has one."""
+    root = Path("/sys/fs/cgroup")
+    try:
+        limit, used = ((root / f"memory.{name}").read_text() for name in ("max", "current"))
+        return (int(limit) - int(used)) / 2**30
+    except (OSError, ValueError):  # not Linux, another layout, or no limit
+        return None

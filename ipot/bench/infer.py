@@ -1,0 +1,207 @@
+"""Answers: N points in, M queries out, by ours, the plain version and others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ipot import registry
+from ipot.bench import plain
+from ipot.bench.clock import free_memory, out_of_memory, peak_of, time_calls
+from ipot.bench.counts import Work, inference_work
+from ipot.bench.rows import OURS, PLAIN, Row, with_ratios
+from ipot.bench.samples import check_room, random_question
+from ipot.bench.terms import Terms, forget
+from ipot.errors import DataError, IpotError, UnknownName, Unsupported
+from ipot.evaluation.predict import predict
+from ipot.models.base import Operator
+from ipot.recipes import systems
+from ipot.recipes.experiment import Experiment, build, experiment
+from ipot.samples import Batch
+from ipot.training.step import fast_matmul
+
+PATIENCE = 60.0
+"""Seconds of one call beyond which a version is left out."""
+EFFICIENCY = 0.1
+"""The share of the ceiling that a call is expected to reach when its time is predicted."""
+FEW = 1 << 16
+"""Points that fit anywhere: a probe of this many says what more of them will take."""
+SOME = 4096
+"""Points at which answers are compared."""
+SHARE = 0.8
+"""Of the free memory, what a call may be predicted to take where running out ends the process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked: a problem in a preset, how many points and queries, of how many samples."""
+
+    problem: str
+    preset: str
+    points: int
+    queries: int | None = None
+    batch: int = 1
+    small: bool = False
+
+
+def rivals(words: str) -> list[str]:
+    """The versions that are meant by names with commas between them; `none` means none."""
+    names = [word.strip().replace("-", "_").lower() for word in words.split(",") if word.strip()]
+    names = [] if names == ["none"] else list(dict.fromkeys(names))
+    for name in names:
+        if name != PLAIN and name not in registry.names("models"):
+            known = ", ".join([PLAIN, *registry.names("models")])
+            raise UnknownName(f"unknown version {name!r} in --against. Known: {known}; or none")
+    return [name for name in names if name != "ipot"]
+
+
+def check_question(question: Question, device: torch.device) -> None:
+    """Refuse what cannot be asked, before any work."""
+    if question.batch < 1:
+        raise DataError(f"--batch must be at least 1, got {question.batch}")
+    spec = _settings(question, "ipot").problem.spec
+    check_room(spec, question.points, question.queries, device, question.batch)
+
+
+def measure_inference(
+    question: Question, terms: Terms, *, against: Sequence[str] = (PLAIN,)
+) -> list[Row]:
+    """Ours first, then the others; what cannot be measured has a row that says why."""
+    rows = []
+    for version in (OURS, *against):
+        terms.tell(f"{question.problem}, {question.points:,} points: {version}")
+        forget()
+        rows.append(_measured(question, version, terms))
+    return with_ratios(rows)
+
+
+def _measured(question: Question, version: str, terms: Terms) -> Row:
+    """One version, or why it is left out."""
+    row = Row(
+        problem=question.problem,
+        version=version,
+        batch=question.batch,
+        points=question.points,
+        queries=question.queries or question.points,
+    )
+    try:
+        return _measure(question, version, terms, row)
+    except IpotError as error:
+        reason = str(error).split(". ")[0].rstrip(".")
+    except (RuntimeError, MemoryError) as error:
+        # Systems that are not ours may have limits of their own, which end no measurement.
+        if version == OURS and not out_of_memory(error):
+            raise
+        reason = "out of memory" if out_of_memory(error) else str(error).splitlines()[0]
+    return replace(row, reason=reason)
+
+
+def _measure(question: Question, version: str, terms: Terms, row: Row) -> Row:
+    settings = _settings(question, "ipot" if version in (OURS, PLAIN) else version)
+    model = build(settings).to(terms.device).eval()
+    batch = _asked(model, question, terms.device)
+    work = inference_work(model, batch, plain=version in (OURS, PLAIN))
+    call = answer(model, settings, terms.device, plainly=version == PLAIN)
+    row = replace(
+        row,
+        points=batch.values.shape[1],
+        queries=batch.queries.shape[-2],
+        steps=len(batch.times),
+        precision=_precision(settings, terms.device, version),
+    )
+    if version != OURS:
+        _refuse_endless(work, terms)
+        _refuse_large(model, question, call, terms)
+    timing = time_calls(lambda: call(batch), terms.device, seconds=terms.seconds)
+    memory = peak_of(lambda: call(batch), terms.device)
+    row = row.timed(timing, memory, work, terms.top)
+    most = row.batch * max(row.points, row.queries)
+    row = replace(row, ns_per_point=1e6 * timing.ms / most)
+    if version != OURS:
+        return row
+    return replace(row, difference=_difference(model, settings, question, terms.device))
+
+
+def answer(
+    model: Operator, settings: Experiment, device: torch.device, *, plainly: bool = False
+) -> Callable[[Batch], Tensor]:
+    """How a version answers: by `predict` as in evaluation, or plainly."""
+
+    def ours(batch: Batch) -> Tensor:
+        with _as_evaluated(settings, device):
+            return predict(model, batch)
+
+    @torch.inference_mode()
+    def slowly(batch: Batch) -> Tensor:
+        with plain.plainly():
+            return plain.forward(model, batch)
+
+    return slowly if plainly else ours
+
+
+@contextmanager
+def _as_evaluated(settings: Experiment, device: torch.device) -> Iterator[None]:
+    """The arithmetic that a model is validated in while it trains."""
+    bf16 = _precision(settings, device, OURS) == "bf16"
+    with fast_matmul(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+        yield
+
+
+def _precision(settings: Experiment, device: torch.device, version: str) -> str:
+    able = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    wanted = settings.training.precision in ("auto", "bf16")
+    return "bf16" if able and wanted and version != PLAIN else "float32"
+
+
+def _settings(question: Question, model: str) -> Experiment:
+    """A system at the sizes of its recipe."""
+    settings = experiment(question.problem, model, question.preset)
+    if not question.small:
+        return settings
+    small = systems.small(model, settings.model)
+    return replace(settings, model=small, problem=settings.problem.small())
+
+
+def _asked(model: Operator, question: Question, device: torch.device) -> Batch:
+    keys = {"needs": model.needs, "batch": question.batch}
+    return random_question(model.spec, question.points, question.queries, device, **keys)
+
+
+def _refuse_endless(work: Work, terms: Terms) -> None:
+    """Leave out a call whose arithmetic alone would take minutes."""
+    if work.flops is None:
+        return
+    seconds = work.flops / (EFFICIENCY * terms.top.flops)
+    if seconds > PATIENCE:
+        raise Unsupported(f"left out: about {seconds:.0f} s a call by its arithmetic")
+
+
+def _refuse_large(
+    model: Operator, question: Question, call: Callable[[Batch], Tensor], terms: Terms
+) -> None:
+    """Leave out, on a CPU, a call that would take more memory than there is: the system would end
+    the process. What fewer points take says it beforehand."""
+    if terms.device.type != "cpu" or question.points <= FEW:
+        return
+    queries = None if question.queries is None else min(question.queries, FEW)
+    few = _asked(model, replace(question, points=FEW, queries=queries), terms.device)
+    taken, free = peak_of(lambda: call(few), terms.device).above, free_memory(terms.device)
+    needed = (taken or 0.0) * max(question.points, question.queries or 0) / FEW
+    if free is not None and needed > SHARE * free:
+        raise Unsupported(f"left out: about {needed:.0f} GiB needed, {free:.0f} GiB are free")
+
+
+def _difference(
+    model: Operator, settings: Experiment, question: Question, device: torch.device
+) -> float:
+    """How far ours lies from the plain version, at a few points, relative."""
+    batch = _asked(model, replace(question, points=SOME, queries=None), device)
+    ours, exact = (
+        answer(model, settings, device, plainly=plainly)(batch).double()
+        for plainly in (False, True)
+    )
+    return float((ours - exact).norm() / exact.norm())

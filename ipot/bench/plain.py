@@ -1,0 +1,100 @@
+"""The plain version of the same mathematics, as one writes it down first.
+
+float32 without the shorter formats of matrix units, eager, softmax(QK)V in three operations,
+position features and their projections for every sample, every step of a rollout decoded by
+itself, PyTorch's own AdamW. The weights are the same, and so is the answer up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ipot.errors import Unsupported
+from ipot.evaluation.metrics import relative_l2
+from ipot.models.base import LatentOperator, Operator
+from ipot.nn.paths import attention_path
+from ipot.samples import Batch
+from ipot.training.draws import Draw, Draws
+from ipot.training.settings import Training
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Full float32 in products and attention by its formula, for the time of a block."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with attention_path("plain"):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def expanded(batch: Batch) -> Batch:
+    """The batch with points and queries of every sample's own, where a mesh was shared."""
+
+    def own(tensor: Tensor) -> Tensor:
+        return tensor.expand(batch.size, *tensor.shape[1:]).contiguous()
+
+    return replace(batch, points=own(batch.points), queries=own(batch.queries))
+
+
+def forward(model: Operator, batch: Batch) -> Float[Tensor, "B T M K"]:
+    """The model's answer: encode, then step by step, each decoded on its own."""
+    if not isinstance(model, LatentOperator):
+        raise Unsupported(f"{model.name} has no plain version: it does not step in latent space")
+    batch = expanded(batch)
+    wanted, frames = model.steps(batch.times), []
+    latent = model.encode(batch)
+    for step in range(1, wanted[-1] + 1):
+        latent = model.step(latent)
+        if step == wanted[len(frames)]:
+            moving = batch.queries.ndim == 4
+            queries = batch.queries[:, len(frames)] if moving else batch.queries
+            frames.append(model.decode(latent, queries))
+    return torch.stack(frames, 1)
+
+
+class PlainStep:
+    """A training step: the same batches and the same loss as the trainer's, none of its speed."""
+
+    def __init__(self, model: Operator, draws: Draws, settings: Training) -> None:
+        self.model, self.draws, self.settings = model, draws, settings
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+
+    def __call__(self, draw: Draw) -> Tensor:
+        """One step on the samples of a draw that lies on the data's device; returns the loss."""
+        with plainly():
+            loss = losses(self.model, self.draws.stacked_batch(draw)).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+        if self.settings.clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
+        self.optimizer.step()
+        return loss.detach()
+
+
+def losses(model: Operator, batch: Batch) -> Float[Tensor, " B"]:
+    """The relative error of every sample."""
+    return relative_l2(forward(model, batch), batch.truth, mask=batch.query_mask)
+
+
+@torch.no_grad()
+def loss_in_pieces(model: Operator, batch: Batch, size: int) -> float:
+    """The loss of a batch, so many samples at a time; it is a mean over samples."""
+    device = batch.values.device
+    with plainly():
+        pieces = [
+            losses(model, batch.take(torch.arange(s, min(s + size, batch.size), device=device)))
+            for s in range(0, batch.size, size)
+        ]
+    return float(torch.cat(pieces).mean())

@@ -1,0 +1,213 @@
+"""Training steps: the trainer's own, and the plain version's beside it."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import time
+from dataclasses import replace
+
+import torch
+
+from ipot.bench.clock import (
+    Memory,
+    Timing,
+    free_memory,
+    held_memory,
+    memory_since,
+    out_of_memory,
+    peak_of,
+    time_calls,
+)
+from ipot.bench.counts import Work, training_work
+from ipot.bench.plain import PlainStep, loss_in_pieces
+from ipot.bench.rows import OURS, PLAIN, Row, with_ratios
+from ipot.bench.samples import FIELDS, random_samples
+from ipot.bench.terms import Terms, forget
+from ipot.data.dataset import Stacked
+from ipot.data.statistics import Statistics
+from ipot.device import reset_peak_memory, synchronize
+from ipot.errors import DataError, RunError, UnknownName, Unsupported
+from ipot.models.base import Operator
+from ipot.recipes.experiment import Experiment, build
+from ipot.training.ahead import ahead
+from ipot.training.distributed import World
+from ipot.training.draws import Draws
+from ipot.training.objective import RelativeL2
+from ipot.training.settings import Training
+from ipot.training.step import Step, choose, fast_matmul, make_optimizer
+from ipot.training.ways import precision_for
+
+SHARE = 0.8
+"""Of the free memory, what a step may be predicted to take where running out ends the process."""
+
+
+def check_training(settings: Experiment, device: torch.device) -> None:
+    """Refuse what cannot be measured, before any work."""
+    if settings.training.step == "graph" and device.type != "cuda":
+        raise Unsupported(f"--step graph needs a GPU, and this is {device}: use --step auto")
+    if settings.problem.name not in FIELDS:
+        raise UnknownName(
+            f"`ipot bench train` does not know the shape of {settings.problem_name}'s data. Known: "
+            f"{', '.join(FIELDS)}"
+        )
+    if settings.training.batch > settings.data.train:
+        raise DataError(
+            f"a batch of {settings.training.batch} is larger than the {settings.data.train} "
+            f"training samples of {settings.problem_name}: choose a smaller --batch"
+        )
+
+
+def measure_training(settings: Experiment, terms: Terms, *, plain: bool = True) -> list[Row]:
+    """Ours and, unless told otherwise, the plain version, from the same weights."""
+    check_training(settings, terms.device)
+    data = random_samples(settings.problem, settings.data.train).to(terms.device)
+    model = build(settings, Statistics.of(data) if settings.normalize else None).to(terms.device)
+    exact = "float64" if settings.training.precision == "float64" else "float32"
+    if exact == "float64":
+        model, data = model.double(), data.astype(torch.float64)
+    draws = Draws(data, model.spec, settings.training)
+    batch = draws.stacked_batch(draws(0).to(terms.device))
+    work = training_work(model, batch)
+    row = Row(
+        problem=settings.problem_name,
+        version=OURS,
+        batch=batch.size,
+        points=batch.values.shape[1],
+        queries=batch.queries.shape[-2],
+        steps=len(batch.times),
+    )
+    del batch
+    terms.tell(f"{settings.problem_name}: ours")
+    rows = [_ours(copy.deepcopy(model), data, settings.training, terms, row, work)]
+    if plain:
+        terms.tell(f"{settings.problem_name}: plain")
+        row = replace(row, version=PLAIN, kind="eager", precision=exact)
+        rows.append(_plain(model, data, settings.training, terms, row, work))
+        rows[0] = _compared(*rows)
+    return with_ratios(rows)
+
+
+def _ours(
+    model: Operator, data: Stacked, settings: Training, terms: Terms, row: Row, work: Work
+) -> Row:
+    """The trainer's step, with all that the trainer chooses for it."""
+    forget()
+    device, said, world = terms.device, [], World()
+    precision = precision_for(settings, device, said.append)
+    draws = Draws(data, model.spec, settings)
+    before = held_memory(device)
+    reset_peak_memory(device)
+    step = Step(
+        *(model.train(), RelativeL2(), make_optimizer(model, settings, [], device), draws),
+        settings,
+        device=device,
+        precision=precision,
+        kind=choose(settings, data, device, world, said.append),
+        world=world,
+        say=said.append,
+    )
+    batches, numbers = ahead(draws, 0, device), itertools.count()
+    start = time.perf_counter()
+    try:
+        with fast_matmul():
+
+            def call() -> None:
+                step(next(batches), next(numbers), settings.learning_rate)
+
+            call()
+            synchronize(device)
+            first = time.perf_counter() - start
+            loss, _ = step.read()
+            timing = time_calls(call, device, seconds=terms.seconds)
+    except (RuntimeError, MemoryError, RunError) as error:
+        if not out_of_memory(error):
+            raise
+        return replace(row, reason=f"out of memory at batch {row.batch}")
+    row = replace(
+        row,
+        kind=step.kind,
+        precision=precision,
+        first_loss=loss,
+        setup_seconds=max(0.0, first - 1e-3 * timing.ms),
+        notes=tuple(said),
+    )
+    memory = memory_since(before, device)
+    return _per_epoch(row.timed(timing, memory, work, terms.top), len(data))
+
+
+def _plain(
+    model: Operator, data: Stacked, settings: Training, terms: Terms, row: Row, work: Work
+) -> Row:
+    """The plain version, at the largest halving of the batch that fits into memory."""
+    forget()
+    size = row.batch
+    if terms.device.type == "cpu":
+        size = _affordable(size, _step(model, data, settings, 1), terms.device)
+    found = None
+    while size and found is None:
+        found = _attempt(model, data, settings, size, terms)
+        size = size if found else size // 2
+    if found is None:
+        return replace(row, reason="out of memory at batch 1")
+    timing, memory = found
+    timing = timing.scaled(row.batch / size)
+    draws = Draws(data, model.spec, settings)
+    whole = draws.stacked_batch(draws(0).to(terms.device))
+    note = f"plain at batch {size}, its time scaled to {row.batch}"
+    row = replace(
+        row,
+        first_loss=loss_in_pieces(model, whole, size),
+        notes=() if size == row.batch else (note,),
+    )
+    return _per_epoch(row.timed(timing, memory, work, terms.top), len(data))
+
+
+def _attempt(
+    model: Operator, data: Stacked, settings: Training, size: int, terms: Terms
+) -> tuple[Timing, Memory] | None:
+    """Time and memory of steps with so many samples; None where they do not fit."""
+    step = _step(model, data, settings, size)
+    before = held_memory(terms.device)
+    reset_peak_memory(terms.device)
+    try:
+        timing = time_calls(step, terms.device, seconds=terms.seconds)
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        timing = None
+    # Behind the error, which held on to all that was in memory when it was raised.
+    if timing is None:
+        del step
+        forget()
+        return None
+    return timing, memory_since(before, terms.device)
+
+
+def _step(model: Operator, data: Stacked, settings: Training, size: int):
+    """The plain step with so many samples, on weights of its own, to be called again and again."""
+    draws = Draws(data, model.spec, replace(settings, batch=size))
+    step, numbers = PlainStep(copy.deepcopy(model).train(), draws, settings), itertools.count()
+    device = data.data.values.device
+    return lambda: step(draws(next(numbers)).to(device))
+
+
+def _affordable(size: int, one, device: torch.device) -> int:
+    """The largest halving of a batch that fits into free memory, by what one sample takes."""
+    taken, free = peak_of(one, device).above, free_memory(device)
+    if taken is None or free is None:
+        return size
+    while size > 1 and size * taken > SHARE * free:
+        size //= 2
+    return size
+
+
+def _per_epoch(row: Row, samples: int) -> Row:
+    return replace(row, epoch_seconds=1e-3 * (row.ms or 0.0) * (samples // row.batch))
+
+
+def _compared(ours: Row, plain: Row) -> Row:
+    """Ours with how far its first loss lies from the plain version's."""
+    if ours.first_loss is None or not plain.first_loss:
+        return ours
+    return replace(ours, difference=abs(ours.first_loss / plain.first_loss - 1))

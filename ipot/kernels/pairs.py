@@ -1,0 +1,218 @@
+"""Keys and values of a shared mesh: its projection, once for the batch, and each sample's values.
+
+`ipot.nn.split` has the algebra. What is left for a sample is one pass over its keys and values:
+
+    out = (shared + value A - μ row) / σ + offset
+
+with the mean μ and deviation σ of a token from two sums of its features and its values. Here a
+program holds a tile of what is shared and goes through the samples, so that this pass costs one
+write forward and one read backward. Points and values have no gradient; the rest does.
+"""
+# No postponed annotations: torch reads the types of an operator's arguments.
+
+from typing import Any, no_type_check
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+MOST = 14
+"""Channels of values; with two sums they fill a side of the smallest matrix product."""
+ROWS = 32
+COLUMNS = 128
+OPTIONS: dict[str, Any] = {"num_warps": 4}
+
+
+def supports(channels: int) -> bool:
+    """Whether the kernels take so many channels of values."""
+    return 1 <= channels <= MOST
+
+
+@torch.library.custom_op("ipot::shared_pairs", mutates_args=())
+def shared_pairs(
+    shared: Tensor,
+    sums: Tensor,
+    value: Tensor,
+    weight: Tensor,
+    row: Tensor,
+    offset: Tensor,
+    width: int,
+    eps: float,
+) -> Tensor:
+    """(N, p), (N, 2), (B, N, C), (C, p), (p,), (p,) to (B, N, p).
+
+    `sums` are those of a token's features and of their squares, `width` is how many channels a
+    token has in all.
+    """
+    (n, p), (b, _, c) = shared.shape, value.shape
+    out = shared.new_empty(b, n, p)
+    columns = min(COLUMNS, triton.next_power_of_2(p))
+    tiles = triton.cdiv(n, ROWS) * triton.cdiv(p, columns)
+    groups = max(1, min(b, triton.cdiv(_programs(shared.device), tiles)))
+    _forward_kernel[(tiles, groups)](
+        *(shared, sums, value, weight, row, offset, out),
+        *(b, n, p, triton.cdiv(b, groups), width, eps),
+        C=c,
+        ROWS=ROWS,
+        COLUMNS=columns,
+        **OPTIONS,
+    )
+    return out
+
+
+@shared_pairs.register_fake
+def _(shared, sums, value, weight, row, offset, width, eps):
+    return shared.new_empty(value.shape[0], *shared.shape)
+
+
+@torch.library.custom_op("ipot::shared_pairs_backward", mutates_args=())
+def _backward(
+    gradient: Tensor, sums: Tensor, value: Tensor, width: int, eps: float
+) -> tuple[Tensor, Tensor]:
+    """The gradient of `shared`, and of the (C + 2, p) rows that serve all: A, -row, offset."""
+    b, n, p = gradient.shape
+    gradient = gradient.contiguous()
+    columns = min(COLUMNS, triton.next_power_of_2(p))
+    blocks = triton.cdiv(n, ROWS)
+    dshared = gradient.new_empty(n, p)
+    parts = gradient.new_empty(blocks, 16, p, dtype=torch.float32)
+    _backward_kernel[(blocks * triton.cdiv(p, columns),)](
+        *(gradient, sums, value, dshared, parts),
+        *(b, n, p, width, eps),
+        C=value.shape[-1],
+        ROWS=ROWS,
+        COLUMNS=columns,
+        **OPTIONS,
+    )
+    return dshared, parts.sum(0)[: value.shape[-1] + 2]
+
+
+@_backward.register_fake
+def _(gradient, sums, value, width, eps):
+    _, n, p = gradient.shape
+    rows = gradient.new_empty(value.shape[-1] + 2, p, dtype=torch.float32)
+    return gradient.new_empty(n, p), rows
+
+
+def _setup(ctx, inputs, output) -> None:
+    _, sums, value, _, _, _, ctx.width, ctx.eps = inputs
+    ctx.save_for_backward(sums, value)
+
+
+def _differentiate(ctx, gradient):
+    sums, value = ctx.saved_tensors
+    dshared, rows = _backward(gradient, sums, value, ctx.width, ctx.eps)
+    c = value.shape[-1]
+    return dshared, None, None, rows[:c], -rows[c], rows[c + 1], None, None
+
+
+shared_pairs.register_autograd(_differentiate, setup_context=_setup)
+
+
+def _programs(device: torch.device) -> int:
+    """As many as fill a device four times."""
+    if device.type != "cuda":
+        return 8
+    return 4 * torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@triton.jit
+@no_type_check
+def _forward_kernel(
+    shared,
+    sums,
+    value,
+    weight,
+    row,
+    offset,
+    out,
+    b_count,
+    n_count,
+    p_count,
+    group,
+    width,
+    eps,
+    C: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """A tile of what is shared, for a group of samples."""
+    across = tl.cdiv(p_count, COLUMNS)
+    tile = tl.program_id(0)
+    wide = tile.to(tl.int64) * 0  # makes offsets of samples 64 bits wide
+    n = (tile // across) * ROWS + tl.arange(0, ROWS)
+    p = (tile % across) * COLUMNS + tl.arange(0, COLUMNS)
+    n_real = n < n_count
+    p_real = p < p_count
+    inside = n_real[:, None] & p_real[None, :]
+    place = n[:, None].to(tl.int64) * p_count + p[None, :]
+    common = tl.load(shared + place, mask=inside, other=0.0).to(tl.float32)
+    total = tl.load(sums + 2 * n, mask=n_real, other=0.0)
+    squares = tl.load(sums + 2 * n + 1, mask=n_real, other=1.0)
+    ones = tl.load(row + p, mask=p_real, other=0.0)
+    level = tl.load(offset + p, mask=p_real, other=0.0)
+    first = tl.program_id(1) * group
+    for sample in range(first, tl.minimum(first + group, b_count)):
+        b = sample + wide
+        at = value + (b * n_count + n) * C
+        acc = common
+        s, q = total, squares
+        for c in tl.static_range(C):
+            v = tl.load(at + c, mask=n_real, other=0.0).to(tl.float32)
+            s += v
+            q += v * v
+            acc += v[:, None] * tl.load(weight + c * p_count + p, mask=p_real, other=0.0)[None, :]
+        mean = s / width
+        scale = tl.rsqrt(q / width - mean * mean + eps)
+        acc = (acc - mean[:, None] * ones[None, :]) * scale[:, None] + level[None, :]
+        to = out + b * n_count * p_count + place
+        tl.store(to, acc.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+@no_type_check
+def _backward_kernel(
+    gradient,
+    sums,
+    value,
+    dshared,
+    parts,
+    b_count,
+    n_count,
+    p_count,
+    width,
+    eps,
+    C: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """A tile of the mesh for all samples: its own sum over them, and its share of the rows'."""
+    across = tl.cdiv(p_count, COLUMNS)
+    tile = tl.program_id(0)
+    wide = tile.to(tl.int64) * 0  # makes offsets of samples 64 bits wide
+    n = (tile // across) * ROWS + tl.arange(0, ROWS)
+    p = (tile % across) * COLUMNS + tl.arange(0, COLUMNS)
+    j = tl.arange(0, 16)
+    n_real = n < n_count
+    inside = n_real[:, None] & (p < p_count)[None, :]
+    place = n[:, None].to(tl.int64) * p_count + p[None, :]
+    total = tl.load(sums + 2 * n, mask=n_real, other=0.0)
+    squares = tl.load(sums + 2 * n + 1, mask=n_real, other=1.0)
+    collected = tl.zeros([ROWS, COLUMNS], tl.float32)
+    rows = tl.zeros([16, COLUMNS], tl.float32)
+    for sample in range(b_count):
+        b = sample + wide
+        at = value + b * n_count * C
+        own = n[:, None] * C + j[None, :]
+        v = tl.load(at + own, mask=n_real[:, None] & (j < C)[None, :], other=0.0).to(tl.float32)
+        mean = (total + tl.sum(v, 1)) / width
+        scale = tl.rsqrt((squares + tl.sum(v * v, 1)) / width - mean * mean + eps)
+        g = tl.load(gradient + b * n_count * p_count + place, mask=inside, other=0.0).to(tl.float32)
+        collected += scale[:, None] * g
+        factor = tl.where((j == C)[None, :], mean[:, None], v) * scale[:, None]
+        factor = tl.where((j == C + 1)[None, :], 1.0, factor)
+        rows = tl.dot(tl.trans(factor), g, rows)
+    tl.store(dshared + place, collected.to(dshared.dtype.element_ty), mask=inside)
+    to = parts + ((tile // across) * 16 + j).to(tl.int64)[:, None] * p_count + p[None, :]
+    tl.store(to, rows, mask=(p < p_count)[None, :])

@@ -1,0 +1,89 @@
+"""What is attended to in chunks: how it is cut, and how large the chunks are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ipot.nn.paths import by_the_book, goes_by_kernel
+from ipot.nn.ready import Ready
+from ipot.nn.split import Split
+
+STREAMED = 1 << 19
+"""Rows of inputs (samples times points) beyond which they are worth taking in chunks."""
+STREAMED_IN_TRAINING = 1 << 21
+"""The same where gradients are wanted, and every chunk is made twice."""
+ROWS_AT_ONCE = {"cpu": 1 << 13, "cuda": 1 << 17}
+"""Rows of a chunk: on a CPU what stays in its caches, on a GPU what keeps it busy."""
+ROWS_BY_KERNEL = 1 << 19
+"""The same where our kernels do it, which hold the keys and values of a chunk and nothing else."""
+SCORES_AT_ONCE = 1 << 24
+"""Scores of a chunk (samples times heads times queries times keys), of which the plain formula
+holds a few copies: 64 MiB each in float32."""
+
+Tokens = Callable[..., tuple[Tensor | Split | Ready, Tensor | None]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chunks:
+    """What is attended to, in chunks that are made when their turn comes."""
+
+    rows: tuple[Tensor | None, ...]
+    """What is cut: tensors (B or 1, N, ...) on any device, None for one that is not there."""
+    tokens: Tokens
+    """From those rows of a chunk to its tokens (B, n, d), and a mask (B, n) or None."""
+    size: int
+    """Rows of a chunk."""
+    last: Callable[[], Tensor] | None = None
+    """Tokens behind all others, a chunk of their own."""
+    weights: tuple[Tensor, ...] = ()
+    """What tokens are made with besides; gradients go to these and to the rows and no further."""
+
+    @property
+    def count(self) -> int:
+        """N, the rows of all chunks but the last."""
+        return next(t.shape[1] for t in self.rows if t is not None)
+
+    def parts(self) -> Iterator[slice | None]:
+        """The rows of every chunk; None is the one behind them."""
+        for start in range(0, self.count, self.size):
+            yield slice(start, min(start + self.size, self.count))
+        if self.last is not None:
+            yield None
+
+    def cut(self, part: slice | None) -> list[Tensor | None]:
+        """The rows of a chunk."""
+        if part is None:
+            return []
+        return [None if t is None else t[:, part] for t in self.rows]
+
+    def made(
+        self, part: slice | None, rows: list[Tensor | None]
+    ) -> tuple[Tensor | Split | Ready, Tensor | None]:
+        """Tokens and mask of a chunk from its rows; the one behind them has none of either."""
+        if part is None and self.last is not None:
+            return self.last(), None
+        return self.tokens(*rows)
+
+
+def streams(rows: int) -> bool:
+    """Whether so many rows of inputs (samples times points) are better taken in chunks."""
+    limit = STREAMED_IN_TRAINING if torch.is_grad_enabled() else STREAMED
+    return rows > limit and not by_the_book()
+
+
+def chunk_size(
+    device: torch.device, *, batch: int, queries: int, heads: int, rows: int | None = None
+) -> int:
+    """Points of a chunk: so many that samples times points are `rows`, and scores are few where
+    they are held at all."""
+    kernel = goes_by_kernel(torch.empty(0, device=device))
+    if rows is None:
+        rows = ROWS_BY_KERNEL if kernel else ROWS_AT_ONCE.get(device.type, ROWS_AT_ONCE["cuda"])
+    most = rows // batch
+    if not kernel:
+        most = min(most, SCORES_AT_ONCE // (batch * queries * heads))
+    return max(1, most)

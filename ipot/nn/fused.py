@@ -1,0 +1,96 @@
+"""Blocks of attention by kernels: what a block does to each row by itself is fused into two.
+
+`ipot.kernels.rows` has them. They take the parameters of a block packed in one tensor, so that a
+block which is applied at every step of a rollout is packed, and rounded, once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ipot.nn.paths import goes_by_kernel
+
+
+class Packed(NamedTuple):
+    """The parameters before and behind the attention of a block, and the same rounded."""
+
+    project: Tensor
+    project_rounded: Tensor
+    finish: Tensor
+    finish_rounded: Tensor
+
+
+def fits(block: Any, x: Tensor) -> bool:
+    """Whether the kernels can do what a block does behind its attention, and may now."""
+    part, last = block.attend, block.feed_forward
+    if not (block.residual and goes_by_kernel(x) and hasattr(last, "gated")):
+        return False
+    if not isinstance(last.norm, nn.LayerNorm) or last.norm.eps != 1e-5:
+        return False
+    from ipot.kernels.rows import supports
+
+    return supports(part.to_out.out_features, part.to_out.in_features, last.out.in_features)
+
+
+def fits_itself(block: Any, x: Tensor) -> bool:
+    """The same for a whole block whose rows attend to each other."""
+    return block.attend.norm_context is None and block.attend.norm.eps == 1e-5 and fits(block, x)
+
+
+def pack(block: Any) -> Packed:
+    """The parameters of a block of self-attention."""
+    from ipot.kernels.rows import pack_projection
+
+    part = block.attend
+    bias = None
+    if part.to_query.bias is not None:
+        bias = torch.cat([part.to_query.bias, part.to_key_value.bias])
+    weights = (part.to_query.weight, part.to_key_value.weight)
+    project = pack_projection(part.norm.weight, part.norm.bias, *weights, bias=bias)
+    kind, behind = _kind(project), _pack_finish(block)
+    return Packed(project, project.to(kind), behind, behind.to(kind))
+
+
+def apply(block: Any, packed: Packed, state: Tensor, mask: Tensor | None) -> Tensor:
+    """A block of self-attention on (B, Z, d)."""
+    from ipot.kernels.attention import attend_self
+    from ipot.kernels.rows import finish_block_packed, norm_project_packed
+
+    b, z, width = state.shape
+    rows = state.reshape(b * z, width)
+    columns = 3 * block.attend.to_query.out_features
+    kind = packed.project_rounded.dtype
+    triples = norm_project_packed(rows, packed.project, columns, kind, packed.project_rounded)
+    out = attend_self(triples.view(b, z, columns), mask, block.attend.heads)
+    answer = finish_block_packed(rows, out.reshape(b * z, -1), packed.finish, packed.finish_rounded)
+    return answer.view(b, z, width)
+
+
+def finish(block: Any, y: Tensor, attended: Tensor) -> Tensor:
+    """What a block does behind its attention, (B, M, i), to the rows (B or 1, M, d) it adds to."""
+    from ipot.kernels.rows import finish_block_packed
+
+    packed = _pack_finish(block)
+    rows, many = y.reshape(-1, y.shape[-1]), attended.reshape(-1, attended.shape[-1])
+    kind = _kind(packed)
+    answer = finish_block_packed(rows, many.to(kind), packed, packed.to(kind))
+    return answer.view(*attended.shape[:2], -1)
+
+
+def _pack_finish(block: Any) -> Tensor:
+    from ipot.kernels.rows import pack_finish
+
+    out, last = block.attend.to_out, block.feed_forward
+    return pack_finish(
+        *(out.weight, out.bias, last.norm.weight, last.norm.bias),
+        *(last.into.weight, last.into.bias, last.out.weight, last.out.bias),
+    )
+
+
+def _kind(x: Tensor) -> torch.dtype:
+    """What the products are computed in."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype

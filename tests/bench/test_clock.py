@@ -1,0 +1,114 @@
+"""Times and memory of calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ipot.bench import ceilings, clock
+from ipot.bench.clock import Timing
+from ipot.device import peak_memory
+
+CPU = torch.device("cpu")
+
+
+class Watch:
+    """A clock that only calls move on."""
+
+    def __init__(self, costs):
+        self.now, self.costs, self.calls = 0.0, costs, 0
+
+    def perf_counter(self):
+        return self.now
+
+    def __call__(self):
+        self.now += self.costs[min(self.calls, len(self.costs) - 1)]
+        self.calls += 1
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    def make(*costs):
+        made = Watch(costs)
+        monkeypatch.setattr(clock.time, "perf_counter", made.perf_counter)
+        return made
+
+    return make
+
+
+def test_quartiles():
+    found = Timing.of([5.0, 1.0, 3.0, 2.0, 4.0])
+    assert (found.ms, found.low, found.high, found.best, found.calls) == (3, 2, 4, 1, 5)
+    assert Timing.of([7.0]) == Timing(ms=7.0, low=7.0, high=7.0, best=7.0, calls=1)
+    assert found.scaled(2.5) == Timing(ms=7.5, low=5.0, high=10.0, best=2.5, calls=5)
+
+
+def test_the_warm_up_does_not_count(watch):
+    call = watch(5.0, 0.125, 0.125, 0.25)
+    found = clock.time_calls(call, CPU, seconds=2.0)
+    # A slow first call leaves no time for a longer warm-up; its time is no guide for the others.
+    assert found.calls == 1
+    call = watch(0.0625, 0.0625, 0.125, 0.25)
+    found = clock.time_calls(call, CPU, seconds=2.0)
+    assert (found.ms, found.best, found.calls) == (250, 250, 16)
+    assert call.calls == clock.WARM_UP + 16
+
+
+def test_as_many_calls_as_there_is_time_for(watch):
+    assert clock.time_calls(watch(1e-3), CPU, seconds=60.0).calls == clock.MOST
+    assert clock.time_calls(watch(1e-3), CPU, seconds=60.0, most=7).calls == 7
+    slow = watch(100.0)
+    assert clock.time_calls(slow, CPU, seconds=1.0) == Timing.of([1e5])
+    assert slow.calls == 2
+
+
+def test_memory_above_what_is_held():
+    if peak_memory(CPU) is None or not Path("/proc/self/clear_refs").exists():
+        pytest.skip("this system does not tell")
+    kept = torch.ones(2**25)  # 128 MiB, which are held all along
+    found = clock.peak_of(lambda: torch.ones(2**26).sum(), CPU)  # 256 MiB
+    assert found.above == pytest.approx(0.25, abs=0.03)
+    assert found.peak > 0.37
+    assert kept.sum() == 2**25
+
+
+def test_unknown_memory_stays_unknown(monkeypatch):
+    monkeypatch.setattr(clock, "peak_memory", lambda device: None)
+    assert clock.memory_since(1.0, CPU) == clock.Memory(peak=None, above=None)
+    monkeypatch.setattr(clock, "peak_memory", lambda device: 3.0)
+    assert clock.memory_since(None, CPU) == clock.Memory(peak=3.0, above=None)
+    assert clock.memory_since(1.0, CPU) == clock.Memory(peak=3.0, above=2.0)
+    assert clock.memory_since(4.0, CPU) == clock.Memory(peak=3.0, above=0.0)
+
+
+def test_free_memory_is_less_than_there_is():
+    free = clock.free_memory(CPU)
+    if free is None:
+        pytest.skip("this system does not tell")
+    total = clock._kilobytes(Path("/proc/meminfo"), "MemTotal")
+    assert 0 < free < total
+
+
+@pytest.mark.parametrize(
+    ("error", "ran_out"),
+    [
+        (torch.OutOfMemoryError("CUDA"), True),
+        (MemoryError(), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (RuntimeError("shapes cannot be multiplied"), False),
+    ],
+)
+def test_what_running_out_looks_like(error, ran_out):
+    assert clock.out_of_memory(error) is ran_out
+
+
+def test_ceilings_count_both_ways_of_a_copy(monkeypatch):
+    monkeypatch.setitem(ceilings.SIZES, "cpu", (1000, 10))
+    found = Timing(ms=9.0, low=9.0, high=9.0, best=2.0, calls=3)
+    monkeypatch.setattr(ceilings, "time_calls", lambda call, device, seconds: (call(), found)[1])
+    top = ceilings.measure_ceilings(CPU)
+    assert top.bytes == pytest.approx(2 * 1000 / 2e-3)
+    assert top.flops == pytest.approx(2 * 10**3 / 2e-3)
+    assert top.dtype == "float32"

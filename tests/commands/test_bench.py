@@ -1,0 +1,154 @@
+"""`ipot bench` from the outside."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import pytest
+
+from ipot.bench import ceilings
+from ipot.bench.rows import Row
+from ipot.cli import main
+from ipot.commands import bench
+
+QUICK = ["--small", "--seconds", "0.001", "--device", "cpu"]
+
+
+@pytest.fixture(autouse=True)
+def quick_ceilings(monkeypatch):
+    monkeypatch.setitem(ceilings.SIZES, "cpu", (1000, 10))
+
+
+def measured(tmp_path, *arguments):
+    file = tmp_path / "numbers.json"
+    assert main(["bench", *arguments, *QUICK, "--json", str(file)]) == 0
+    return json.loads(file.read_text())
+
+
+def test_train(tmp_path, capsys):
+    flags = ["--batch", "4", "--step", "eager", "--precision", "float64"]
+    found = measured(tmp_path, "train", "darcy", "burgers", *flags)
+    assert found["task"] == "train"
+    assert found["command"].startswith("ipot bench train darcy burgers --batch 4")
+    assert found["device"] == "cpu"
+    named = [(row["problem"], row["version"]) for row in found["rows"]]
+    assert named == [(p, v) for p in ("darcy", "burgers") for v in ("ours", "plain")]
+    for row in found["rows"]:
+        assert set(row) == {f.name for f in fields(Row)}
+        assert row["batch"] == 4
+        assert row["precision"] == "float64"
+        assert row["ms"] > 0
+        assert row["of_flops"] > 0
+    ratios = [row["ratio"] for row in found["rows"] if row["version"] == "plain"]
+    mean = (ratios[0] * ratios[1]) ** 0.5
+    assert found["summary"]["geometric_mean"] == pytest.approx(mean)
+    said = capsys.readouterr()
+    for part in ("train on cpu", "÷ ours", "ours: eager, float64", "geometric mean"):
+        assert part in said.out
+    assert "darcy: plain" in said.err
+    assert "written:" in said.err
+
+
+def test_train_alone(tmp_path):
+    found = measured(tmp_path, "train", "darcy", "--against", "none", "--preset", "default")
+    assert [row["version"] for row in found["rows"]] == ["ours"]
+    assert found["rows"][0]["batch"] == 10
+    assert found["summary"] == {"geometric_mean": None}
+
+
+def test_infer(tmp_path, capsys):
+    found = measured(tmp_path, "infer", "--points", "3e2", "--queries", "1e2", "--against", "plain")
+    rows = found["rows"]
+    assert [(row["version"], row["points"], row["queries"]) for row in rows] == [
+        ("ours", 300, 100),
+        ("plain", 300, 100),
+    ]
+    assert rows[0]["difference"] < 1e-5
+    assert "infer darcy on cpu" in capsys.readouterr().out
+
+
+def test_scale(tmp_path, capsys):
+    picture = tmp_path / "scaling.png"
+    flags = ["--from", "30", "--to", "300", "--against", "plain", "--plot", str(picture)]
+    found = measured(tmp_path, "scale", *flags)
+    assert [row["points"] for row in found["rows"]] == [30, 30, 300, 300]
+    assert set(found["summary"]) == {"time_slope", "memory_slope", "drift"}
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    out = capsys.readouterr().out
+    assert "ours grows" in out
+    assert "nothing to say of linearity" in out
+
+
+def test_generate(tmp_path, capsys):
+    found = measured(tmp_path, "generate", "burgers", "--count", "2")
+    assert [row["kind"] for row in found["rows"]] == ["together", "one by one, cpu"]
+    assert found["rows"][0]["samples_per_second"] > 0
+    assert "samples/s" in capsys.readouterr().out
+
+
+def test_a_table_of_reasons_is_a_failure(fails, monkeypatch):
+    lost = [Row(problem="darcy", version="ours", reason="out of memory")]
+    monkeypatch.setattr(bench.infer, "measure_inference", lambda *args, **keys: lost)
+    assert "ours: out of memory" in fails("bench", "infer", "--points", "10", *QUICK)
+
+
+@pytest.mark.parametrize("task", bench.TASKS)
+def test_every_task_has_help(task, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", task, "--help"])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    assert f"ipot bench {task}" in out
+    assert "--json" in out
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """Fail where anything is measured."""
+
+    def fail(*args, **keys):
+        raise AssertionError("work was started")
+
+    monkeypatch.setattr(bench.Terms, "of", fail)
+
+
+@pytest.mark.usefixtures("idle")
+@pytest.mark.parametrize(
+    ("code", "said", "arguments"),
+    [
+        (2, "usage: ipot bench", []),
+        (2, "unknown 'trian'", ["trian"]),
+        (2, "unknown problem 'darci'", ["train", "darci"]),
+        (2, "unknown problem 'darci'", ["train", "darcy", "darci"]),
+        (2, "default, paper", ["train", "darcy", "--preset", "best"]),
+        (2, "does not know the shape of sst", ["train", "sst", "--preset", "default"]),
+        (2, "sst", ["train", "sst"]),
+        (1, "batch must be positive", ["train", "darcy", "--batch", "0"]),
+        (1, "a batch of 1001 is larger", ["train", "darcy", "--batch", "1001"]),
+        (1, "--step graph needs a GPU", ["train", "darcy", "--step", "graph", "--device", "cpu"]),
+        (1, "--seconds must be positive", ["train", "darcy", "--seconds", "0"]),
+        (1, "unknown device", ["train", "darcy", "--device", "gpu"]),
+        (1, "--points must be a whole number", ["infer", "--points", "0"]),
+        (1, "--points must be a whole number", ["infer", "--points", "-5"]),
+        (1, "--points must be at most 1e+09", ["infer", "--points", "1e10"]),
+        (1, "--batch must be at least 1", ["infer", "--batch", "0"]),
+        (1, "--queries must be a whole number", ["infer", "--queries", "0.5"]),
+        (2, "unknown version 'fnn'", ["infer", "--against", "plain,fnn"]),
+        (2, "unknown problem 'darci'", ["infer", "--problem", "darci"]),
+        (1, "--from 10000 is more than", ["scale", "--from", "1e4", "--to", "1e3"]),
+        (1, "must end in .png", ["scale", "--plot", "a.jpeg"]),
+        (1, "there is no folder", ["scale", "--plot", "nowhere/a.png"]),
+        (1, "there is no folder", ["infer", "--json", "nowhere/a.json"]),
+        (1, "is a folder", ["infer", "--json", "."]),
+        (1, "era5 is measured", ["generate", "era5"]),
+        (1, "--count must lie in", ["generate", "darcy", "--count", "0"]),
+    ],
+)
+def test_what_cannot_work_is_refused_before_any_work(fails, code, said, arguments):
+    assert said in " ".join(fails("bench", *arguments, code=code).split())
+
+
+def test_all_are_those_of_the_paper():
+    assert bench._problems(("all",), ["a", "b"]) == ["a", "b"]
+    assert bench._problems(("b", "a", "b"), ["a", "b"]) == ["b", "a"]

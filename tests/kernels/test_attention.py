@@ -1,0 +1,160 @@
+"""The kernel equals the formula, forward and backward; interpreted where there is no GPU."""
+
+import pytest
+import torch
+
+from ipot import kernels
+from ipot.nn.paths import attend, attend_narrow, attention_path
+
+pytestmark = [
+    pytest.mark.plain,  # the hook that checks shapes would wrap the kernels themselves
+    pytest.mark.skipif(not kernels.installed(), reason="Triton is not installed"),
+]
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+# The interpreter knows no products in bf16.
+HALF = torch.bfloat16 if torch.cuda.is_available() else torch.float16
+
+
+def draw(shared, b, m, n, heads, e, f, dtype=torch.float32, masked=False):
+    torch.manual_seed(m * n + e + f)
+    query = torch.randn(1 if shared else b, m, heads * e, device=DEVICE, dtype=dtype)
+    pairs = torch.randn(b, n, heads * (e + f), device=DEVICE, dtype=dtype)
+    mask = None
+    if masked:
+        mask = torch.rand(b, n, device=DEVICE) < 0.6
+        mask[:, 0] = True
+    return query.requires_grad_(), pairs.requires_grad_(), mask
+
+
+def run(path, query, pairs, heads, mask, gradient):
+    inner = query.shape[-1]
+    with attention_path(path):
+        if (pairs.shape[-1] - inner) // heads < 8:
+            out = attend_narrow(query, pairs[..., :inner], pairs[..., inner:], heads, mask)
+        else:
+            out = attend(query, pairs, heads, mask)
+    return out, *torch.autograd.grad(out, (query, pairs), gradient.to(out.dtype))
+
+
+SIZES = {  # shared, b, m, n, heads, e, f
+    "gather": (False, 2, 20, 150, 1, 16, 16),
+    "gather, one query for all": (True, 3, 40, 300, 1, 32, 32),
+    "gather, heads": (True, 2, 24, 200, 4, 16, 16),
+    "spread": (False, 2, 150, 20, 1, 16, 16),
+    "spread, one query for all": (True, 3, 300, 40, 1, 32, 32),
+    "spread, narrow": (True, 2, 290, 33, 1, 32, 1),
+    "spread, narrow, heads": (True, 2, 130, 33, 2, 16, 4),
+    "odd widths": (False, 2, 17, 70, 3, 10, 10),
+    "equal sides, thin heads": (False, 2, 64, 64, 4, 8, 8),
+    "one of each": (False, 1, 1, 1, 1, 16, 16),
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES.keys())
+@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
+def test_kernel_equals_the_formula(sizes, masked):
+    query, pairs, mask = draw(*sizes, masked=masked)
+    heads = sizes[4]
+    gradient = torch.randn(sizes[1], sizes[2], heads * sizes[6], device=DEVICE)
+    found = run("kernel", query, pairs, heads, mask, gradient)
+    exact = run("plain", query.double(), pairs.double(), heads, mask, gradient.double())
+    for ours, theirs in zip(found, exact, strict=True):
+        assert (ours - theirs).norm() <= 2e-6 * theirs.norm() + 1e-9
+
+
+@pytest.mark.parametrize("name", ["gather, one query for all", "spread, narrow", "spread"])
+def test_half_precision(name):
+    sizes = SIZES[name]
+    query, pairs, _ = draw(*sizes, dtype=HALF)
+    gradient = torch.randn(sizes[1], sizes[2], sizes[4] * sizes[6], device=DEVICE).to(HALF)
+    found = run("kernel", query, pairs, sizes[4], None, gradient)
+    exact = run("plain", query.double(), pairs.double(), sizes[4], None, gradient.double())
+    for ours, theirs in zip(found, exact, strict=True):
+        assert (ours - theirs).norm() < 1e-2 * theirs.norm()
+
+
+def test_a_large_batch_is_worked_off_in_groups(monkeypatch):
+    from ipot.kernels import attention as kernel
+
+    query, pairs, mask = draw(True, 5, 120, 20, 1, 16, 2, masked=True)
+    gradient = torch.randn(5, 120, 2, device=DEVICE)
+    whole = run("kernel", query, pairs, 1, mask, gradient)
+    monkeypatch.setattr(kernel, "SCRATCH", 2 * 120 * 16 * 4)
+    pieces = run("kernel", query, pairs, 1, mask, gradient)
+    for one, other in zip(whole, pieces, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_scores_far_apart_do_not_overflow():
+    query, pairs, mask = draw(False, 1, 16, 200, 1, 16, 16)
+    query = (query.detach() * 1e3).requires_grad_()
+    gradient = torch.randn(1, 16, 16, device=DEVICE)
+    found = run("kernel", query, pairs, 1, mask, gradient)
+    exact = run("plain", query.double(), pairs.double(), 1, mask, gradient.double())
+    torch.testing.assert_close(found[0].double(), exact[0], rtol=1e-3, atol=1e-3)
+    assert all(torch.isfinite(x).all() for x in found)
+
+
+def test_logarithm_of_the_sum():
+    from ipot.kernels.attention import attend_with_lse
+
+    query, pairs, mask = draw(False, 2, 20, 150, 2, 16, 16, masked=True)
+    _, lse = attend_with_lse(query, pairs, 2, mask)
+    q = query.unflatten(-1, (2, 16)).transpose(1, 2)
+    k = pairs[..., :32].unflatten(-1, (2, 16)).transpose(1, 2)
+    scores = (q @ k.transpose(-1, -2) / 4).masked_fill(~mask[:, None, None], float("-inf"))
+    torch.testing.assert_close(lse, scores.logsumexp(-1), rtol=1e-5, atol=1e-5)
+
+
+def test_strided_inputs():
+    """As slices of a larger projection."""
+    wide = torch.randn(2, 40, 48, device=DEVICE)
+    query, pairs = wide[..., :16], wide[..., 16:]
+    with attention_path("kernel"):
+        ours = attend(query, pairs, 1)
+    with attention_path("plain"):
+        torch.testing.assert_close(ours, attend(query, pairs, 1), rtol=1e-5, atol=1e-5)
+
+
+def test_operators_are_well_formed():
+    from ipot.kernels.attention import _attend, _attend_backward
+
+    query, pairs, _ = draw(True, 2, 20, 50, 1, 16, 16)
+    torch.library.opcheck(_attend, (query, pairs, None, None, 1))
+    out, lse = _attend(query, pairs, None, None, 1)
+    arguments = (
+        torch.randn_like(out),
+        query.detach(),
+        pairs.detach(),
+        None,
+        None,
+        out.detach(),
+        lse,
+        1,
+    )
+    torch.library.opcheck(_attend_backward, arguments)
+
+
+@pytest.mark.parametrize("z", [1, 33, 300])
+@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
+def test_rows_attend_to_each_other(z, masked):
+    from ipot.kernels.attention import _attend_self, attend_self
+
+    torch.manual_seed(z)
+    triples = torch.randn(2, z, 96, device=DEVICE).requires_grad_()
+    mask = None
+    if masked:
+        mask = torch.rand(2, z, device=DEVICE) < 0.6
+        mask[:, 0] = True
+    out = attend_self(triples, mask, 4)
+    gradient = torch.randn_like(out)
+    (found,) = torch.autograd.grad(out, triples, gradient)
+    double = triples.detach().double().requires_grad_()
+    with attention_path("plain"):
+        exact = attend(double[..., :32], double[..., 32:], 4, mask)
+    (wanted,) = torch.autograd.grad(exact, double, gradient.double())
+    assert (out - exact).norm() < 2e-6 * exact.norm()
+    assert (found - wanted).norm() < 2e-6 * wanted.norm()
+    torch.library.opcheck(_attend_self, (triples, mask, 4))
+    with torch.no_grad():  # not through the dispatcher
+        assert torch.equal(attend_self(triples, mask, 4), out)
