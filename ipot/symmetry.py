@@ -8,7 +8,7 @@ their names: most are scalars and stay, some change sign.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
@@ -61,10 +61,9 @@ class Square:
     def move(self, points: Tensor, draw: Tensor, spec: Spec) -> Tensor:
         """Exchange the coordinates, then reflect them about the middle of the domain."""
         flip_x, flip_y, swap = (c.view(-1, 1, 1) for c in _coins(draw))
-        low = points.new_tensor([a for a, _ in spec.domain])
-        high = points.new_tensor([b for _, b in spec.domain])
+        twice = _row(points, (a + b for a, b in spec.domain))
         points = torch.where(swap, points.flip(-1), points)
-        return torch.where(torch.cat([flip_x, flip_y], -1), low + high - points, points)
+        return torch.where(torch.cat([flip_x, flip_y], -1), twice - points, points)
 
     def act(self, fields: Tensor, draw: Tensor, names: tuple[str, ...]) -> Tensor:
         """Scalars do not change."""
@@ -91,7 +90,7 @@ class Translation:
     def move(self, points: Tensor, draw: Tensor, spec: Spec) -> Tensor:
         """Shift and wrap."""
         shift = draw[:, None, : points.shape[-1]].to(points)
-        return _wrap(points + shift * points.new_tensor([p or 0.0 for p in spec.periods]), spec)
+        return _wrap(points + shift * _row(points, (p or 0.0 for p in spec.periods)), spec)
 
     def act(self, fields: Tensor, draw: Tensor, names: tuple[str, ...]) -> Tensor:
         """Scalars do not change."""
@@ -316,8 +315,13 @@ def _places(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return line.view(1, n, 1), line.view(1, 1, n)
 
 
+def _row(like: Tensor, numbers: Iterable[float]) -> Tensor:
+    """Numbers as a tensor, made on its device: a copy from the host could not be captured."""
+    return torch.stack([torch.full((), x, dtype=like.dtype, device=like.device) for x in numbers])
+
+
 def _wrap(points: Tensor, spec: Spec) -> Tensor:
-    low = points.new_tensor([a for a, _ in spec.domain])
-    period = points.new_tensor([p or 0.0 for p in spec.periods])
+    low = _row(points, (a for a, _ in spec.domain))
+    period = _row(points, (p or 0.0 for p in spec.periods))
     inside = torch.remainder(points - low, torch.where(period > 0, period, 1.0)) + low
     return torch.where(period > 0, inside, points)

@@ -16,8 +16,8 @@ from ipot.device import peak_memory, release_memory, reset_peak_memory, synchron
 
 MOST = 1000
 """Calls of one measurement, at most."""
-WARM_UP = 3
-"""Calls that are not counted, where they are quick; one where they are not."""
+WARM_UP = 12
+"""Calls behind the first that are not counted, where they are quick; one where they are not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +60,13 @@ def time_calls(
     On a GPU by its own events, between which nothing waits: calls follow each other as they do in
     a loop, and a host that is too slow to feed the device counts.
     """
-    once = _one(call, device)
-    for _ in range(WARM_UP - 1):
-        if once > seconds / 10:
+    # The first call compiles and the next ones may still be captured: none of them tells how long
+    # the others will take.
+    _one(call, device)
+    once, spent = _one(call, device), 0.0
+    for _ in range(WARM_UP):
+        spent += once
+        if spent > seconds / 4:
             break
         once = _one(call, device)
     count = max(1, min(most, int(seconds / max(once, 1e-9))))

@@ -84,13 +84,19 @@ def forward_kernel(
         weight = tl.exp2(scores * scale - base[:, None])
         change = tl.exp2(top - base)
         total = total * change + tl.sum(weight, 1)
-        v = tl.load(
-            values + row[:, None] * stride_vn + f[None, :],
-            mask=(n < last)[:, None] & (f < F)[None, :],
-            other=0.0,
-        ).to(q.dtype)
         acc = acc * change[:, None]
-        acc = tl.dot(weight.to(q.dtype), v, acc, input_precision=PRECISION)
+        if F <= 4:  # a few channels are summed as they are, unrounded
+            for i in tl.static_range(F):
+                one = tl.load(values + row * stride_vn + i, mask=n < last, other=0.0)
+                part = tl.sum(weight * one.to(tl.float32)[None, :], 1)
+                acc += tl.where((f == i)[None, :], part[:, None], 0.0)
+        else:
+            v = tl.load(
+                values + row[:, None] * stride_vn + f[None, :],
+                mask=(n < last)[:, None] & (f < F)[None, :],
+                other=0.0,
+            ).to(q.dtype)
+            acc = tl.dot(weight.to(q.dtype), v, acc, input_precision=PRECISION)
         top = new
     safe = tl.where(total > 0, total, 1.0)
     acc = acc / safe[:, None]

@@ -117,9 +117,11 @@ class MultiHead(nn.Module):
     ) -> Tensor:
         query, pairs = self.query_of(query), self.pairs_of(context)
         inner = query.shape[-1]
-        weight = self.to_out.weight.unflatten(1, (self.heads, -1))
-        value = pairs[..., inner:].unflatten(-1, (self.heads, -1))
-        value = torch.einsum("bnhe,ohe->bnho", value, weight.to(value.dtype)).flatten(2)
+        # Not a product of matrices, which would be rounded: a mean of values may be much smaller
+        # than they are, and what is left of it after rounding is all that comes out.
+        weight = self.to_out.weight.unflatten(1, (self.heads, -1)).transpose(0, 1)
+        value = pairs[..., inner:].unflatten(-1, (self.heads, 1, -1))
+        value = (value.to(weight.dtype) * weight).sum(-1).flatten(2)
         out = attend_narrow(query, pairs[..., :inner], value, self.heads, mask)
         return out.unflatten(-1, (self.heads, -1)).sum(2) + self.to_out.bias
 

@@ -1,8 +1,11 @@
 """The ways to compute softmax(Q Kᵀ / √e) V. They agree up to rounding; the device decides.
 
 plain     the formula, three operations: the reference for the others, and best for training on a
-          CPU, where the backward of the fused operator is an order of magnitude slower
+          CPU where scores are few; there the backward of the fused operator is an order of
+          magnitude slower
 fused     torch's own operator
+blocks    ours for a CPU (see `ipot.nn.blockwise`), for training where scores are many, and for
+          values narrower than keys, which the fused operator does by the formula
 kernel    ours, for few queries or few keys (see `ipot.kernels.attention`); bf16 on a GPU
 """
 
@@ -17,8 +20,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ipot import kernels
+from ipot.nn import blockwise
 
-PATHS = ("auto", "plain", "fused", "kernel")
+PATHS = ("auto", "plain", "fused", "blocks", "kernel")
 _chosen = "auto"
 
 
@@ -40,12 +44,15 @@ def by_the_book() -> bool:
     return _chosen == "plain"
 
 
-def path_of(query: Tensor, key: Tensor, mask: Tensor | None = None) -> str:
-    """The way that attention between these goes."""
+def path_of(query: Tensor, key: Tensor, heads: int | None = None, *, narrow: bool = False) -> str:
+    """The way that attention between these goes; `heads` are how many lie side by side in their
+    channels, `narrow` says that values are narrower than keys."""
     if _chosen != "auto":
         return _chosen
     if query.device.type == "cpu":
         trained = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
+        if heads and blockwise.pays(query, key, heads, trained=trained, narrow=narrow):
+            return "blocks"
         return "plain" if trained else "fused"
     half = query.dtype in (torch.bfloat16, torch.float16)
     return "kernel" if half and kernels.available(query.device) else "fused"
@@ -69,8 +76,13 @@ def attention(
     mask: Bool[Tensor, "B N"] | None = None,
 ) -> Float[Tensor, "B H M f"]:
     """softmax(Q Kᵀ / √e) V over the real keys, heads apart."""
-    if path_of(query, key) == "plain":
+    path = path_of(query, key)
+    if path == "plain":
         return plain_attention(query, key, value, mask)
+    if path == "blocks":
+        heads = key.shape[1]
+        query, key, value = (t.transpose(1, 2).flatten(2) for t in (query, key, value))
+        return _split(blockwise.attend(query, key, value, heads, mask)[0], heads)
     bias = None if mask is None else mask[:, None, None, :]
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
 
@@ -85,10 +97,13 @@ def attend(
 
     A query with a leading 1 serves the whole batch. Values may be narrower than keys.
     """
-    if path_of(query, pairs) == "kernel":
+    path = path_of(query, pairs, heads)
+    if path == "kernel":
         from ipot.kernels.attention import attend as kernel
 
         return kernel(query, pairs, heads, mask)
+    if path == "blocks":
+        return blockwise.attend(query, pairs, None, heads, mask)[0]
     inner = query.shape[-1]
     return _apart(query, pairs[..., :inner], pairs[..., inner:], heads, mask)
 
@@ -101,11 +116,15 @@ def attend_narrow(
     mask: Bool[Tensor, "B N"] | None = None,
 ) -> Float[Tensor, "B M Hf"]:
     """The same for values of a few channels, apart from their keys."""
-    if path_of(query, key) == "kernel":
+    path = path_of(query, key, heads, narrow=value.shape[-1] < key.shape[-1])
+    if path == "kernel":
         from ipot.kernels.attention import attend_narrow as kernel
 
         return kernel(query, key, value, heads, mask)
-    return _apart(query, key, value.to(key.dtype), heads, mask)
+    value = value.to(key.dtype)
+    if path == "blocks":
+        return blockwise.attend(query, key, value, heads, mask)[0]
+    return _apart(query, key, value, heads, mask)
 
 
 def _apart(query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None) -> Tensor:

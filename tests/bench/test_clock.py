@@ -46,14 +46,15 @@ def test_quartiles():
 
 
 def test_the_warm_up_does_not_count(watch):
-    call = watch(5.0, 0.125, 0.125, 0.25)
+    # A slow first call is set-up: it leaves as much time for the others as a quick one.
+    call = watch(50.0, 0.125)
     found = clock.time_calls(call, CPU, seconds=2.0)
-    # A slow first call leaves no time for a longer warm-up; its time is no guide for the others.
-    assert found.calls == 1
-    call = watch(0.0625, 0.0625, 0.125, 0.25)
+    assert (found.ms, found.best, found.calls) == (125, 125, 16)
+    # Calls that get quicker for a while, as where something is captured later, are warm-up too.
+    call = watch(1.0, *[0.03125] * 6, 0.0078125)
     found = clock.time_calls(call, CPU, seconds=2.0)
-    assert (found.ms, found.best, found.calls) == (250, 250, 16)
-    assert call.calls == clock.WARM_UP + 16
+    assert (found.ms, found.calls) == (7.8125, 256)
+    assert call.calls == 2 + clock.WARM_UP + 256
 
 
 def test_as_many_calls_as_there_is_time_for(watch):
@@ -61,7 +62,7 @@ def test_as_many_calls_as_there_is_time_for(watch):
     assert clock.time_calls(watch(1e-3), CPU, seconds=60.0, most=7).calls == 7
     slow = watch(100.0)
     assert clock.time_calls(slow, CPU, seconds=1.0) == Timing.of([1e5])
-    assert slow.calls == 2
+    assert slow.calls == 3  # set-up, warm-up and the one that counts
 
 
 def test_memory_above_what_is_held():
