@@ -19,12 +19,14 @@ from ipot.data.dataset import Dataset
 from ipot.errors import DataError
 from ipot.evaluation.replay import replayed
 from ipot.models.base import LatentOperator, Operator, without_queries
+from ipot.nn.chunks import rows_by_kernel
+from ipot.nn.paths import goes_by_kernel
 from ipot.samples import Batch
 from ipot.spec import Need
 
 QUERIES_AT_ONCE = 1 << 18
 """Rows (samples times times times queries) that are answered in one go, and of a chunk of more."""
-DECODED_AT_ONCE = {"cpu": 1 << 13}
+DECODED_AT_ONCE = {"cpu": 1 << 12}
 """Rows of a chunk where a latent model works on a CPU: what stays in its caches."""
 MOST_ROWS = 1 << 21
 """The most rows of one chunk, whatever is asked for: with a thousand channels its elements are
@@ -185,8 +187,12 @@ def _decode_in_chunks(
     """Encode once, and take each chunk of the queries through all steps."""
     latent = model.encode_in_chunks(without_queries(batch), home.bring_all, rows)
     states = model.roll_on(latent, batch.times)
-    rows = rows or DECODED_AT_ONCE.get(home.device.type, QUERIES_AT_ONCE)
-    for part in _slices(batch.queries.shape[-2], max(1, rows // batch.size)):
+    count = batch.queries.shape[-2]
+    if rows is None:
+        rows = DECODED_AT_ONCE.get(home.device.type, QUERIES_AT_ONCE)
+        if goes_by_kernel(states[0].state):
+            rows = rows_by_kernel(batch.size * count)
+    for part in _slices(count, max(1, rows // batch.size)):
         if batch.queries.ndim == 3:
             here = [home.bring(batch.queries[:, part])] * len(states)
         else:

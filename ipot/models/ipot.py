@@ -93,6 +93,7 @@ class InducingPoints(Encoder):
             queries=len(self.latents),
             heads=self.block.attend.heads,
             rows=rows,
+            count=inputs[1].shape[0] * inputs[1].shape[1],
         )
         chunks = self.chunks(inputs, parameters, prepare, size)
         return Latent(self.block(self.latents.unsqueeze(0), chunks))

@@ -48,6 +48,19 @@ def attend(
     return call(query, pairs, value, mask, heads)
 
 
+def gradients(
+    gradient: Tensor,
+    query: Tensor,
+    pairs: Tensor,
+    mask: Tensor | None,
+    out: Tensor,
+    lse: Tensor,
+    heads: int,
+) -> tuple[Tensor, Tensor]:
+    """The gradients of queries and of some of the pairs, where `out` and `lse` are those of all."""
+    return _backward(gradient, query, pairs, None, mask, out, lse, heads)[:2]
+
+
 def pays(query: Tensor, key: Tensor, heads: int, *, trained: bool, narrow: bool) -> bool:
     """Whether blocks are the quickest way: for training with so many scores that each operation
     on them goes to memory, and for narrow values. Other answers the fused operator gives as
@@ -167,7 +180,7 @@ def _add_gradients(
     for seen in blocks.columns:
         weights = blocks.product(key[:, seen], queries).exp_()
         if real is not None:
-            weights.mul_(real[seen])
+            weights.masked_fill_(~real[seen], 0.0)  # those of hidden keys may be infinite
         d_value[:, seen] += torch.bmm(weights, gradient[..., :-1])
         d_scores = blocks.product(value[:, seen], gradients, again=True).mul_(weights)
         d_key[:, seen] += torch.bmm(d_scores, query[..., :-1])
@@ -191,7 +204,7 @@ class _Blocks:
         self._size = size
 
     def product(self, left: Tensor, right: Tensor, again: bool = False) -> Tensor:
-        """left @ right, (h, n, m), in a place that the next block overwrites; `again` in another."""
+        """left @ right, (h, n, m), in a place that the next block takes; `again` in another one."""
         shape = (len(left), left.shape[1], right.shape[2])
         if not len(self._room[again]):
             self._room[again] = left.new_empty(self._size)

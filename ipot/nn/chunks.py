@@ -16,10 +16,11 @@ STREAMED = 1 << 19
 """Rows of inputs (samples times points) beyond which they are worth taking in chunks."""
 STREAMED_IN_TRAINING = 1 << 21
 """The same where gradients are wanted, and every chunk is made twice."""
-ROWS_AT_ONCE = {"cpu": 1 << 13, "cuda": 1 << 17}
+ROWS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 17}
 """Rows of a chunk: on a CPU what stays in its caches, on a GPU what keeps it busy."""
-ROWS_BY_KERNEL = 1 << 19
-"""The same where our kernels do it, which hold the keys and values of a chunk and nothing else."""
+ROWS_BY_KERNEL = (1 << 19, 1 << 21)
+"""The same where our kernels do it, which hold a chunk's keys and values and nothing else. More where
+there are many in all: a GPU must take longer for a chunk than its host for launching it."""
 SCORES_AT_ONCE = 1 << 24
 """Scores of a chunk (samples times heads times queries times keys), of which the plain formula
 holds a few copies: 64 MiB each in float32."""
@@ -75,14 +76,27 @@ def streams(rows: int) -> bool:
     return rows > limit and not by_the_book()
 
 
+def rows_by_kernel(count: int) -> int:
+    """Rows of a chunk of so many, where our kernels do it."""
+    few, many = ROWS_BY_KERNEL
+    return many if count > 2 * many else few
+
+
 def chunk_size(
-    device: torch.device, *, batch: int, queries: int, heads: int, rows: int | None = None
+    device: torch.device,
+    *,
+    batch: int,
+    queries: int,
+    heads: int,
+    rows: int | None = None,
+    count: int = 0,
 ) -> int:
     """Points of a chunk: so many that samples times points are `rows`, and scores are few where
-    they are held at all."""
+    they are held at all. `count` are the samples times points that there are."""
     kernel = goes_by_kernel(torch.empty(0, device=device))
     if rows is None:
-        rows = ROWS_BY_KERNEL if kernel else ROWS_AT_ONCE.get(device.type, ROWS_AT_ONCE["cuda"])
+        rows = ROWS_AT_ONCE.get(device.type, ROWS_AT_ONCE["cuda"])
+        rows = rows_by_kernel(count) if kernel else rows
     most = rows // batch
     if not kernel:
         most = min(most, SCORES_AT_ONCE // (batch * queries * heads))

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ipot.nn import blockwise
 from ipot.nn.chunks import Chunks
 from ipot.nn.paths import path_of
 
@@ -55,13 +56,15 @@ def attend_with_lse(
         from ipot.kernels.attention import attend_with_lse as kernel
 
         return kernel(query.to(pairs.dtype), pairs, heads, mask)
-    query, key, value = _apart(query, pairs, heads)
-    if query.device.type == "cpu" and mask is None and key.shape == value.shape:
-        query = query.expand(len(key), -1, -1, -1)
-        operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        out, lse = operator(query, key, value)
+    parts = _apart(query, pairs, heads)
+    if parts[0].device.type != "cpu":
+        out, lse = _plain(*parts, mask)
+    elif mask is None and parts[1].shape == parts[2].shape:
+        asked = parts[0].expand(len(pairs), -1, -1, -1)
+        out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(asked, *parts[1:])
     else:
-        out, lse = _plain(query, key, value, mask)
+        kind = parts[0].dtype
+        return blockwise.attend(query.to(kind), pairs.to(kind), None, heads, mask)
     return out.transpose(1, 2).flatten(2), lse
 
 
@@ -82,6 +85,10 @@ def gradients(
         from ipot.kernels.attention import chunk_gradients
 
         return chunk_gradients(gradient, query.to(pairs.dtype), pairs, mask, out, lse, heads)
+    if pairs.device.type == "cpu":
+        kind = torch.promote_types(pairs.dtype, torch.float32)
+        gradient, query, pairs, out, lse = (t.to(kind) for t in (gradient, query, pairs, out, lse))
+        return blockwise.gradients(gradient, query, pairs, mask, out, lse, heads)
     shared = query.shape[0] == 1 and pairs.shape[0] > 1
     query, key, value = _apart(query, pairs, heads)
     gradient, out = (_split(t, heads).to(query.dtype) for t in (gradient, out))

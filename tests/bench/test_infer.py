@@ -141,7 +141,7 @@ def failing(version, error):
 )
 def test_a_rival_that_fails_stays_in_the_table(terms, monkeypatch, error, reason):
     monkeypatch.setattr(infer, "answer", failing("plain", error))
-    monkeypatch.setattr(infer, "_difference", lambda *args: 0.0)
+    monkeypatch.setattr(infer, "_differences", lambda *args: (0.0, 0.0))
     ours, plain = infer.measure_inference(ASKED, terms)
     assert plain.reason == reason
     assert ours.reason == ""
