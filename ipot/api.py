@@ -21,6 +21,9 @@ from ipot.recipes.studies import Question, ask, warn_outside
 from ipot.samples import Batch, Sample
 from ipot.spec import Need
 
+WHOLE_ROWS = 1 << 21
+"""Points that go to a GPU at once; more travel in chunks."""
+
 __all__ = ["Experiment", "Question", "Surrogate", "ask", "experiment", "load", "resume", "run"]
 
 
@@ -48,6 +51,7 @@ class Surrogate:
         fill: str | None = None,
         rows: int | None = None,
         out: np.ndarray | None = None,
+        precision: str = "float32",
     ) -> np.ndarray:
         """The fields (T, M, K) at queries (M, E), from values (N, C) at points (N, D).
 
@@ -56,16 +60,23 @@ class Surrogate:
 
         Arrays may be mapped from files (`numpy.load(..., mmap_mode="r")`), which are then read
         piece by piece; `out` is where to write the answer, which may be such a file too. `rows`
-        are the points or queries taken at once, where memory is scarce.
+        are the points or queries taken at once, where memory is scarce. `precision` "bf16" is for a
+        GPU: several times quicker, at about three decimal digits.
         """
+        if precision not in ("float32", "bf16"):
+            raise Unsupported(f"precision must be float32 or bf16, got {precision!r}")
         sample = self.sample(points, values, queries, steps=steps, parameters=parameters)
         if fill is not None:
             sample = self._filled(sample, fill)
         batch = _alone(self._gridded(sample))
         warn_outside(batch, self.spec)
         place = None if out is None else torch.from_numpy(out).unsqueeze(0)
-        answer = predict(self.model, batch, rows=rows, out=place)
-        return out if out is not None else answer[0].numpy()
+        device = next(self.model.parameters()).device
+        if rows is None and device.type != "cpu" and batch.values.shape[1] <= WHOLE_ROWS:
+            batch = batch.to(device)  # small enough to go there at once, and to be replayed there
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+            answer = predict(self.model, batch, rows=rows, out=place)
+        return out if out is not None else answer[0].float().cpu().numpy()
 
     def places(self) -> np.ndarray:
         """The points (N, D) of the grid that the operator was trained on."""

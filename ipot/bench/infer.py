@@ -161,7 +161,7 @@ def _as_evaluated(settings: Experiment, device: torch.device) -> Iterator[None]:
 
 
 def _precision(settings: Experiment, device: torch.device, version: str) -> str:
-    able = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    able = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     wanted = settings.training.precision in ("auto", "bf16")
     return "bf16" if able and wanted and version != PLAIN else "float32"
 

@@ -7,6 +7,8 @@ that comes back, with weights that stay as they are, so this waits until both we
 
 from __future__ import annotations
 
+import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -15,6 +17,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from ipot.nn.paths import path_is_free
 from ipot.samples import Batch
 
 PATIENCE = 8
@@ -35,6 +38,7 @@ class _Seen:
     failed: bool = False
 
 
+_lock = threading.Lock()
 _seen: WeakKeyDictionary[nn.Module, _Seen] = WeakKeyDictionary()
 
 
@@ -43,9 +47,19 @@ def replayed(model: nn.Module, batch: Batch, answer: Answer) -> Tensor | None:
 
     `answer` is what is captured. The batch must lie where the model does.
     """
-    if not _worth_it(batch):
+    # One at a time: a graph has one place for its inputs. Whoever comes meanwhile does without.
+    if not _worth_it(batch) or not _lock.acquire(blocking=False):
         return None
+    try:
+        return _replayed(model, batch, answer)
+    finally:
+        _lock.release()
+
+
+def _replayed(model: nn.Module, batch: Batch, answer: Answer) -> Tensor | None:
     key = _key(model, batch)
+    if key is None:
+        return None
     seen = _seen.get(model)
     if seen is None or seen.key != key:
         _seen[model] = _Seen(key)
@@ -56,9 +70,10 @@ def replayed(model: nn.Module, batch: Batch, answer: Answer) -> Tensor | None:
             return None
         try:
             seen.graph = capture(batch, answer)
-        except RuntimeError:  # something in it cannot be captured: it goes on as before
+        except RuntimeError as error:  # it goes on as before
             seen.failed = True
             torch.cuda.synchronize()
+            warnings.warn(f"not captured, only slower for it: {error}", stacklevel=2)
             return None
     inputs, out, replay = seen.graph
     for name, tensor in _tensors(batch).items():
@@ -79,19 +94,20 @@ def capture(batch: Batch, answer: Answer) -> tuple[dict[str, Tensor], Tensor, Ca
     copies = {id(tensor): tensor.clone() for tensor in tensors.values()}
     inputs: dict[str, Any] = {name: copies[id(tensor)] for name, tensor in tensors.items()}
     still = replace(batch, targets=None, weights=None, **inputs)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        answer(still)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = answer(still)
+    with torch.cuda.device(batch.values.device):  # streams and graphs belong to the current one
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            answer(still)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = answer(still)
     return inputs, out, graph.replay
 
 
 def _worth_it(batch: Batch) -> bool:
-    if batch.values.device.type != "cuda" or batch.edges is not None:
+    if batch.values.device.type != "cuda" or batch.edges is not None or not path_is_free():
         return False
     if torch.cuda.is_current_stream_capturing() or torch.compiler.is_compiling():
         return False
@@ -107,9 +123,14 @@ def _tensors(batch: Batch) -> dict[str, Tensor]:
 
 
 def _key(model: nn.Module, batch: Batch) -> Any:
-    """Sizes and settings of a question, and the weights as they are."""
+    """Sizes and settings of a question, and the weights as they are; None where they do not tell
+    when they change."""
+    own = [*model.parameters(), *model.buffers()]
+    if any(t.is_inference() for t in own):
+        return None
     shapes = tuple((n, t.shape, t.dtype, t.device) for n, t in _tensors(batch).items())
-    weights = tuple((t.data_ptr(), t._version) for t in model.state_dict(keep_vars=True).values())
+    weights = tuple((t.data_ptr(), t._version) for t in own)
     cast = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda")
     same = batch.points is batch.queries
-    return shapes, weights, batch.times, batch.grid, batch.query_grid, cast, same, model.training
+    ways = cast, torch.get_float32_matmul_precision(), same, model.training
+    return shapes, weights, batch.times, batch.grid, batch.query_grid, ways

@@ -8,8 +8,12 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+from collections.abc import Callable
 
 import torch
+
+WIDEST_HEAD = 256
+"""Channels of a head that the kernels for attention take, at most."""
 
 
 @functools.cache
@@ -44,6 +48,18 @@ def available(device: torch.device) -> bool:
         index = torch.cuda.current_device() if device.index is None else device.index
         return _capable(index)
     return interpreted()
+
+
+def on_its_device(function: Callable) -> Callable:
+    """A function that launches kernels, on the device of its first argument: a kernel runs on the
+    current device, which need not be the one that the tensors are on."""
+
+    @functools.wraps(function)
+    def guarded(first, *rest):
+        with torch.cuda.device_of(first):
+            return function(first, *rest)
+
+    return guarded
 
 
 def plainly() -> bool:

@@ -20,7 +20,7 @@ import torch
 import triton
 from torch import Tensor
 
-from ipot.kernels import plainly
+from ipot.kernels import on_its_device, plainly
 from ipot.kernels._attention import backward_kernel, combine_kernel, fold_kernel, forward_kernel
 
 LOG2E = 1.4426950408889634
@@ -101,12 +101,7 @@ def attend_narrow(
     return call(query, key.to(query.dtype), value.float(), mask, heads)[0]
 
 
-def supports(query: Tensor, pairs: Tensor, heads: int) -> bool:
-    """Whether the kernels take heads of this width."""
-    inner = query.shape[-1]
-    return max(inner, pairs.shape[-1] - inner) // heads <= 256
-
-
+@on_its_device
 def _attend_function(
     query: Tensor, pairs: Tensor, value: Tensor | None, mask: Tensor | None, heads: int
 ) -> tuple[Tensor, Tensor]:
@@ -188,6 +183,7 @@ def _(query, pairs, value, mask, heads):
 
 
 @torch.library.custom_op("ipot::attend_backward", mutates_args=())
+@on_its_device
 def _attend_backward(
     gradient: Tensor,
     query: Tensor,
@@ -335,6 +331,7 @@ def _(triples, mask, heads):
 
 
 @torch.library.custom_op("ipot::attend_self_backward", mutates_args=())
+@on_its_device
 def _attend_self_backward(
     gradient: Tensor, triples: Tensor, mask: Tensor | None, out: Tensor, lse: Tensor, heads: int
 ) -> Tensor:
@@ -348,7 +345,8 @@ def _attend_self_backward(
     if plan.parts_q > 1:
         dq = dq.new_empty(plan.parts_q, *dq.shape[1:], dtype=plan.kind_q(dq.dtype))
     if plan.parts_kv > 1:
-        dpairs = dpairs.new_empty(plan.parts_kv, *dpairs.shape[1:])
+        kind = plan.kind_kv(dpairs.dtype)
+        dpairs = dpairs.new_empty(plan.parts_kv, *dpairs.shape[1:], dtype=kind)
     value, dvalue = _values(pairs, None, sizes), dpairs[..., inner:]
     gradient = gradient.contiguous()
     _launch_backward(plan, sizes, query, pairs, value, mask, out, gradient, lse, dq, dpairs, dvalue)

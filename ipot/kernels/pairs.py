@@ -17,6 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ipot.kernels import on_its_device
+
 MOST = 14
 """Channels of values; with two sums they fill a side of the smallest matrix product."""
 ROWS = 32
@@ -30,6 +32,7 @@ def supports(channels: int) -> bool:
 
 
 @torch.library.custom_op("ipot::shared_pairs", mutates_args=())
+@on_its_device
 def shared_pairs(
     shared: Tensor,
     sums: Tensor,
@@ -67,6 +70,7 @@ def _(shared, sums, value, weight, row, offset, width, eps):
 
 
 @torch.library.custom_op("ipot::shared_pairs_backward", mutates_args=())
+@on_its_device
 def _backward(
     gradient: Tensor, sums: Tensor, value: Tensor, width: int, eps: float
 ) -> tuple[Tensor, Tensor]:

@@ -69,7 +69,7 @@ class InducingPoints(Encoder):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Latent:
         """The latent state of the inputs, which are taken in chunks where they are many."""
-        if not streams(values.shape[0] * values.shape[1]):
+        if not streams(values.shape[0] * values.shape[1], values.device):
             return super().forward(points, values, parameters, mask)
 
         def as_they_are(points: Tensor, values: Tensor, mask: Tensor | None):
@@ -114,7 +114,7 @@ class IPOT(Attentive):
         inputs = (batch.points, batch.values, batch.point_mask)
         count = batch.size * batch.values.shape[1]
         here = batch.values.device == self.encoder.latents.device
-        if here and not (streams(count) if rows is None else count > rows):
+        if here and not (streams(count, batch.values.device) if rows is None else count > rows):
             return self.encode(prepare(batch))
         bare = without_queries(batch)
 

@@ -14,13 +14,15 @@ from ipot.nn.split import Split
 
 STREAMED = 1 << 19
 """Rows of inputs (samples times points) beyond which they are worth taking in chunks."""
+STREAMED_ON_CPU = 1 << 16
+"""The same on a CPU, where chunks stay in its caches."""
 STREAMED_IN_TRAINING = 1 << 21
 """The same where gradients are wanted, and every chunk is made twice."""
 ROWS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 17}
 """Rows of a chunk: on a CPU what stays in its caches, on a GPU what keeps it busy."""
 ROWS_BY_KERNEL = (1 << 19, 1 << 21)
-"""The same where our kernels do it, which hold a chunk's keys and values and nothing else. More where
-there are many in all: a GPU must take longer for a chunk than its host for launching it."""
+"""The same where our kernels do it, which hold a chunk's keys and values and nothing else. More
+where there are many in all: a GPU must take longer for a chunk than its host for launching it."""
 SCORES_AT_ONCE = 1 << 24
 """Scores of a chunk (samples times heads times queries times keys), of which the plain formula
 holds a few copies: 64 MiB each in float32."""
@@ -70,9 +72,11 @@ class Chunks:
         return self.tokens(*rows)
 
 
-def streams(rows: int) -> bool:
-    """Whether so many rows of inputs (samples times points) are better taken in chunks."""
-    limit = STREAMED_IN_TRAINING if torch.is_grad_enabled() else STREAMED
+def streams(rows: int, device: torch.device | None = None) -> bool:
+    """Whether so many rows of inputs (samples times points) are better taken in chunks there."""
+    on_cpu = device is not None and device.type == "cpu"
+    limit = STREAMED_ON_CPU if on_cpu else STREAMED
+    limit = STREAMED_IN_TRAINING if torch.is_grad_enabled() else limit
     return rows > limit and not by_the_book()
 
 

@@ -39,6 +39,11 @@ def attention_path(name: str) -> Iterator[None]:
         _chosen = before
 
 
+def path_is_free() -> bool:
+    """Whether no path was asked for, so that the device decides."""
+    return _chosen == "auto"
+
+
 def by_the_book() -> bool:
     """Whether the plain version was asked for, so that no other shortcut is taken either."""
     return _chosen == "plain"
@@ -54,8 +59,10 @@ def path_of(query: Tensor, key: Tensor, heads: int | None = None, *, narrow: boo
         if heads and blockwise.pays(query, key, heads, trained=trained, narrow=narrow):
             return "blocks"
         return "plain" if trained else "fused"
-    half = query.dtype in (torch.bfloat16, torch.float16)
-    return "kernel" if half and kernels.available(query.device) else "fused"
+    fits = query.dtype == torch.bfloat16
+    if heads:
+        fits = fits and query.shape[-1] // heads <= kernels.WIDEST_HEAD
+    return "kernel" if fits and kernels.available(query.device) else "fused"
 
 
 def goes_by_kernel(x: Tensor) -> bool:
@@ -65,8 +72,7 @@ def goes_by_kernel(x: Tensor) -> bool:
         kind = torch.get_autocast_dtype(x.device.type)
     if _chosen != "auto":
         return _chosen == "kernel"
-    half = kind in (torch.bfloat16, torch.float16)
-    return x.device.type == "cuda" and half and kernels.available(x.device)
+    return x.device.type == "cuda" and kind == torch.bfloat16 and kernels.available(x.device)
 
 
 def attention(

@@ -68,7 +68,10 @@ _kept: WeakKeyDictionary[nn.Module, tuple[Any, Any]] = WeakKeyDictionary()
 def _prepared(make: Any, *modules: nn.Module) -> Any:
     """What a kernel reads, made once for as long as no weight changes."""
     linear = modules[-1]
-    state = tuple((p.data_ptr(), p._version) for m in modules for p in m.parameters())
+    own = [t for m in modules for t in (*m.parameters(), *m.buffers())]
+    if any(t.is_inference() for t in own):  # these do not tell when they change
+        return make(*modules, dtype=torch.bfloat16)
+    state = tuple((t.data_ptr(), t._version) for t in own)
     found = _kept.get(linear)
     if found is None or found[0] != state:
         with torch.no_grad():

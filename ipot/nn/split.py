@@ -61,15 +61,40 @@ def project(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tenso
     squares = position.square().sum(-1, keepdim=True) + value.square().sum(-1, keepdim=True)
     mean = total / width
     scale = (squares / width - mean.square() + norm.eps).rsqrt()
+    if shared.device.type == "cpu" and not _differentiated(shared, value):
+        return _sample_by_sample(shared[0], mean, scale, value, weight, offset)
     out = shared - mean * weight.sum(1)
     out = out + F.linear(value, weight[:, features:].to(value.dtype))
     return (out * scale + offset).to(shared.dtype)
 
 
+def _differentiated(shared: Tensor, value: Tensor) -> bool:
+    wanted = torch.is_grad_enabled() and (shared.requires_grad or value.requires_grad)
+    return wanted or torch.compiler.is_compiling()
+
+
+def _sample_by_sample(
+    shared: Tensor, mean: Tensor, scale: Tensor, value: Tensor, weight: Tensor, offset: Tensor
+) -> Tensor:
+    """The same in two passes for each sample, the first of which stays in a CPU's caches."""
+    channels = value.shape[-1]
+    own = torch.cat([weight.sum(1, keepdim=True).neg(), weight[:, -channels:]], 1).T
+    own = own.to(shared.dtype)
+    out = shared.new_empty(len(value), *shared.shape)
+    room = torch.empty_like(shared)
+    for row, numbers, factor in zip(out, torch.cat([mean, value], -1), scale, strict=True):
+        torch.addmm(shared, numbers.to(shared.dtype), own, out=room)
+        torch.addcmul(offset, room, factor.to(shared.dtype), out=row)
+    return out
+
+
 def _by_kernel(shared: Tensor, value: Tensor) -> bool:
     """Whether there is a kernel for the pass over the samples."""
-    half = shared.dtype in (torch.bfloat16, torch.float16)
-    if not half or value.requires_grad or not kernels.available(shared.device):
+    if (
+        shared.dtype != torch.bfloat16
+        or value.requires_grad
+        or not kernels.available(shared.device)
+    ):
         return False
     from ipot.kernels.pairs import supports
 

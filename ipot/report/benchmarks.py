@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ipot.bench.infer import SOME
 from ipot.bench.rows import OURS, Report, Row
 from ipot.bench.scale import LARGE
 from ipot.report.tables import count, percent, scientific
@@ -130,7 +131,9 @@ def _how(rows: Sequence[Row]) -> str:
 
 def _difference(row: Row) -> str:
     what = "first loss" if row.first_loss is not None else "answer"
-    where = f"{row.problem}, {count(row.points)} points"
+    # Answers are compared at a few points, whatever the size that is timed.
+    points = row.points if row.first_loss is not None else min(row.points, SOME)
+    where = f"{row.problem}, {count(points)} points"
     off = scientific(row.difference or 0.0)
     return f"{where}: {row.version} differs from the plain version's {what} by {off}, relative"
 

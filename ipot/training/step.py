@@ -205,6 +205,9 @@ class Step:
             static, replay = self._graphs[work.box]
             static.copy_(work)
             replay()
+            # A replay changes weights behind torch's back; whoever keeps something that was made
+            # from them must see that they are others now.
+            torch.autograd.graph.increment_version(self.parameters)
         else:
             self._work(self.draws.gather(work.to(self.device)))
 

@@ -113,7 +113,7 @@ def placed(
     except torch.OutOfMemoryError as error:
         raise OutOfMemory(
             f"the {len(data)} samples do not fit into the memory of {device}: train on fewer of "
-            "them (--data.train) or at a lower resolution, or use --device cpu"
+            "them (--count.train) or at a lower resolution, or use --device cpu"
         ) from error
 
 

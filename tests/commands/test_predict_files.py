@@ -93,3 +93,26 @@ def test_what_goes_wrong_leaves_no_file(run, case, tmp_path, fails, monkeypatch)
     monkeypatch.setattr(module.os, "posix_fallocate", full)
     assert "cannot write" in fails(*flags, "--output", out)
     assert {p.name for p in tmp_path.iterdir()} == {"case"}
+
+
+def test_the_answer_is_not_written_over_the_input(run, case, tmp_path, fails):
+    folder = tmp_path / "case"
+    for output in (folder / "queries.npy", folder / "values.npy"):
+        said = fails("predict", run, "--input", str(folder), "--output", str(output))
+        assert "is among the inputs" in said
+    np.savez(tmp_path / "case.npz", **case)
+    both = str(tmp_path / "case.npz")
+    assert "is among the inputs" in fails("predict", run, "--input", both, "--output", both)
+    for name, array in case.items():
+        np.testing.assert_array_equal(np.load(folder / f"{name}.npy"), array)
+        np.testing.assert_array_equal(np.load(both)[name], array)
+
+
+def test_precision_is_a_choice(run, case):
+    surrogate = ipot.load(run)
+    exact, rounded = (surrogate.predict(**case, precision=p) for p in ("float32", "bf16"))
+    assert rounded.dtype == np.float32
+    assert not np.array_equal(rounded, exact)
+    assert np.linalg.norm(rounded - exact) < 0.05 * np.linalg.norm(exact)
+    with pytest.raises(ipot.errors.Unsupported, match="float32 or bf16"):
+        surrogate.predict(**case, precision="half")

@@ -292,7 +292,7 @@ count = 3_000_000
 points, cpu = torch.rand(1, count, 2), torch.device("cpu")
 batch = Batch(points=points, values=points[..., :1], queries=points[:, :: 1 if {asked} else count])
 if not {streamed}:
-    chunks.STREAMED = 10**9
+    chunks.STREAMED = chunks.STREAMED_ON_CPU = 10**9
 device.reset_peak_memory(cpu)
 before = device.peak_memory(cpu)
 answer = predict(model, batch)

@@ -83,7 +83,8 @@ def test_what_cannot_be_captured_goes_on_as_before(counted, monkeypatch):
 
     monkeypatch.setattr(replay, "capture", refuse)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    ask(IPOT(SMALL, SPEC).eval(), replay.PATIENCE + 4)
+    with pytest.warns(UserWarning, match="not captured"):
+        ask(IPOT(SMALL, SPEC).eval(), replay.PATIENCE + 4)
     assert len(tries) == 1
 
 
@@ -109,3 +110,14 @@ def test_graph_equals_the_model_on_a_gpu():
             exact = model(batch)
         torch.testing.assert_close(predict(model, batch), exact, rtol=1e-3, atol=1e-4)
     assert replay._seen[model].graph is not None
+
+
+def test_other_paths_and_untracked_weights_are_not_replayed(counted, monkeypatch):
+    monkeypatch.undo()  # the real `_worth_it`
+    with attention_path("plain"):
+        assert not replay._worth_it(question())
+    with torch.inference_mode():
+        model = IPOT(SMALL, SPEC).eval()
+    assert replay._key(model, question()) is None
+    monkeypatch.setattr(replay, "_worth_it", lambda batch: True)
+    assert ask(model, 1)

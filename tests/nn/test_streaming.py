@@ -207,6 +207,8 @@ def test_when_to_stream_and_in_which_chunks():
     with torch.no_grad():
         assert not streams(sizes.STREAMED)
         assert streams(sizes.STREAMED + 1)
+        assert not streams(sizes.STREAMED_ON_CPU, torch.device("cpu"))
+        assert streams(sizes.STREAMED_ON_CPU + 1, torch.device("cpu"))
         with attention_path("plain"):
             assert not streams(sizes.STREAMED + 1)
     few = {"batch": 4, "queries": 2, "heads": 1}
