@@ -62,3 +62,15 @@ def peak_memory(device: torch.device) -> float | None:
         return None
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     return int(found[1]) / 2**20 if found else None
+
+
+def out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came from, is about memory; not every library says so by
+    type."""
+    signs = ("out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED")
+    while error is not None:
+        told = isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+        if told or isinstance(error, torch.OutOfMemoryError | MemoryError):
+            return True
+        error = error.__cause__
+    return False

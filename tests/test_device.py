@@ -81,3 +81,26 @@ def test_of_a_gpu_the_tensors_are_counted(monkeypatch):
     device.synchronize(CPU)
     assert calls == [gpu, gpu]
     assert device.peak_memory(gpu) == 3.0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA"),
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried 1 TB"),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)
+def test_memory_that_ends_is_seen_whatever_its_type(error):
+    assert device.out_of_memory(error)
+    told = ValueError("take fewer")
+    told.__cause__ = error
+    assert device.out_of_memory(told)
+
+
+def test_other_errors_are_not_about_memory():
+    assert not device.out_of_memory(RuntimeError("shapes cannot be multiplied"))
+    assert not device.out_of_memory(ValueError("out of memory is only a word here"))
+    assert not device.out_of_memory(None)

@@ -110,18 +110,6 @@ def free_memory(device: torch.device) -> float | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or one that it came from, is about memory; not every library says so by
-    type."""
-    signs = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
-    while error is not None:
-        told = isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
-        if told or isinstance(error, torch.OutOfMemoryError | MemoryError):
-            return True
-        error = error.__cause__
-    return False
-
-
 def _one(call: Callable[[], object], device: torch.device) -> float:
     """Seconds of one call, until the device is done."""
     synchronize(device)

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from ipot import registry
 from ipot.bench import plain
-from ipot.bench.clock import free_memory, out_of_memory, peak_of, time_calls
+from ipot.bench.clock import free_memory, peak_of, time_calls
 from ipot.bench.counts import Work, inference_work
 from ipot.bench.rows import OURS, PLAIN, Row, with_ratios
 from ipot.bench.samples import check_room, random_question
 from ipot.bench.terms import Terms, forget
+from ipot.device import out_of_memory
 from ipot.errors import DataError, IpotError, UnknownName, Unsupported
 from ipot.evaluation import replay
 from ipot.evaluation.predict import predict

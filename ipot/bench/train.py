@@ -15,7 +15,6 @@ from ipot.bench.clock import (
     free_memory,
     held_memory,
     memory_since,
-    out_of_memory,
     peak_of,
     time_calls,
 )
@@ -26,7 +25,7 @@ from ipot.bench.samples import FIELDS, random_samples
 from ipot.bench.terms import Terms, forget
 from ipot.data.dataset import Stacked
 from ipot.data.statistics import Statistics
-from ipot.device import reset_peak_memory, synchronize
+from ipot.device import out_of_memory, reset_peak_memory, synchronize
 from ipot.errors import DataError, RunError, UnknownName, Unsupported
 from ipot.models.base import Operator
 from ipot.recipes.experiment import Experiment, build

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ipot.data.dataset import Dataset
+from ipot.device import out_of_memory
 from ipot.errors import DataError
 from ipot.evaluation.replay import replayed
 from ipot.models.base import LatentOperator, Operator, without_queries
@@ -231,10 +232,7 @@ def _room(rows: int) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        signs = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
-        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and not any(
-            sign in str(error) for sign in signs
-        ):
+        if not out_of_memory(error):
             raise
         less = max(1, rows // 4)
         raise DataError(

@@ -19,7 +19,7 @@ import torch
 from ipot import files, registry
 from ipot.config import Run, environment
 from ipot.data.store import Store
-from ipot.device import choose, release_memory
+from ipot.device import choose, out_of_memory, release_memory
 from ipot.errors import DataError, Diverged, RunError, UnknownName, Unsupported
 from ipot.models.base import parameter_count
 from ipot.problems.base import SPLITS
@@ -250,7 +250,7 @@ def _outcome(plan: Plan, folder: Path, options: dict[str, Any]) -> dict[str, Any
     except (Unsupported, DataError) as error:
         return {"reason": _first_sentence(error)}
     except (RuntimeError, MemoryError) as error:
-        if not _out_of_memory(error):
+        if not out_of_memory(error):
             raise
         return {"reason": "out of memory"}
     files.write_json(_test(folder), test)
@@ -263,14 +263,6 @@ def _train(settings: Experiment, folder: Path, options: dict[str, Any]) -> dict[
         return {"reason": "diverged: no validation error was finite"}
     keep = {name: options[name] for name in ("device", "store", "report")}
     return ask(folder, Question(), **keep).as_dict()
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, which not every library says by type."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    signs = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
-    return any(sign in str(error) for sign in signs)
 
 
 def _row(plan: Plan, folder: Path, test: dict[str, Any], base: Experiment, minutes: float) -> Row:

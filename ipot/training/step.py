@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.fx.experimental import _config as tracing
 from torch.nn.parallel import DistributedDataParallel
 
+from ipot.device import out_of_memory
 from ipot.errors import IpotError, Unsupported
 from ipot.models.base import Operator
 from ipot.samples import Batch
@@ -24,7 +25,7 @@ from ipot.training.capture import Snapshot, capture
 from ipot.training.distributed import World
 from ipot.training.draws import Draw, Draws
 from ipot.training.ledger import Ledger
-from ipot.training.memory import OutOfMemory, out_of_memory
+from ipot.training.memory import OutOfMemory
 from ipot.training.objective import Objective
 from ipot.training.settings import Training
 from ipot.training.update import Average, make_optimizer, set_rate

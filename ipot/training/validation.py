@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from ipot.data.dataset import Dataset
-from ipot.device import release_memory
+from ipot.device import out_of_memory, release_memory
 from ipot.evaluation.metrics import relative_l2
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
 from ipot.samples import Batch
-from ipot.training.memory import out_of_memory
 from ipot.training.order import sizes_of
 
 AT_ONCE = 16

@@ -92,19 +92,6 @@ def test_free_memory_is_less_than_there_is():
     assert 0 < free < total
 
 
-@pytest.mark.parametrize(
-    ("error", "ran_out"),
-    [
-        (torch.OutOfMemoryError("CUDA"), True),
-        (MemoryError(), True),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), True),
-        (RuntimeError("shapes cannot be multiplied"), False),
-    ],
-)
-def test_what_running_out_looks_like(error, ran_out):
-    assert clock.out_of_memory(error) is ran_out
-
-
 def test_ceilings_count_both_ways_of_a_copy(monkeypatch):
     monkeypatch.setitem(ceilings.SIZES, "cpu", (1000, 10))
     found = Timing(ms=9.0, low=9.0, high=9.0, best=2.0, calls=3)
