@@ -59,7 +59,8 @@ def path_of(query: Tensor, key: Tensor, heads: int | None = None, *, narrow: boo
         if heads and blockwise.pays(query, key, heads, trained=trained, narrow=narrow):
             return "blocks"
         return "plain" if trained else "fused"
-    fits = query.dtype == torch.bfloat16
+    # Rows of whole 16 bytes: others must not be loaded asynchronously.
+    fits = query.dtype == torch.bfloat16 and not (query.shape[-1] % 8 or key.shape[-1] % 8)
     if heads:
         fits = fits and query.shape[-1] // heads <= kernels.WIDEST_HEAD
     return "kernel" if fits and kernels.available(query.device) else "fused"
