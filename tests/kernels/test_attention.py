@@ -135,7 +135,7 @@ def test_operators_are_well_formed():
     torch.library.opcheck(_attend_backward, arguments)
 
 
-@pytest.mark.parametrize("z", [1, 33, 300])
+@pytest.mark.parametrize("z", [1, 33, 140])
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
 def test_rows_attend_to_each_other(z, masked):
     from ipot.kernels.attention import _attend_self, attend_self

@@ -176,7 +176,7 @@ def test_data_that_do_not_fit_are_refused_with_what_to_change():
         def to(self, device):
             raise torch.OutOfMemoryError("CUDA out of memory")
 
-    with pytest.raises(RunError, match=r"12 samples do not fit.*--data\.train"):
+    with pytest.raises(RunError, match=r"12 samples do not fit.*--count\.train"):
         ways.placed(Large(ragged().samples), Training(), CPU, torch.float32, pytest.fail)
 
 
