@@ -22,7 +22,7 @@ from ipot.samples import Batch, Sample
 from ipot.spec import Need
 
 WHOLE_ROWS = 1 << 21
-"""Points that go to a GPU at once; more travel in chunks."""
+"""Points, or queries times steps, that go to a GPU at once; more travel in chunks."""
 
 __all__ = ["Experiment", "Question", "Surrogate", "ask", "experiment", "load", "resume", "run"]
 
@@ -72,7 +72,8 @@ class Surrogate:
         warn_outside(batch, self.spec)
         place = None if out is None else torch.from_numpy(out).unsqueeze(0)
         device = next(self.model.parameters()).device
-        if rows is None and device.type != "cpu" and batch.values.shape[1] <= WHOLE_ROWS:
+        most = max(batch.values.shape[1], batch.queries.shape[-2] * len(batch.times))
+        if rows is None and device.type != "cpu" and most <= WHOLE_ROWS:
             batch = batch.to(device)  # small enough to go there at once, and to be replayed there
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
             answer = predict(self.model, batch, rows=rows, out=place)

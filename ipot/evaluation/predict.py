@@ -49,7 +49,7 @@ def predict(
     if rows is not None and rows < 1:
         raise DataError(f"rows must be at least 1, got {rows}")
     home = _Home.of(model, batch)
-    if rows is None and out is None and home.holds(batch):
+    if model.replayable and rows is None and out is None and home.holds(batch):
         answer = replayed(model, batch, lambda batch: _predict(model, batch, home, None, None))
         if answer is not None:
             return answer

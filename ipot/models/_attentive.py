@@ -269,6 +269,8 @@ class Processor(nn.ModuleList):
 class Attentive(LatentOperator):
     """An encoder of its own, a processor that steps, a decoder for any queries."""
 
+    replayable = True
+
     def __init__(self, config: Settings, spec: Spec, encoder: nn.Module) -> None:
         super().__init__(config, spec)
         self.encoder: Any = encoder

@@ -24,6 +24,7 @@ class Wrapper(Operator):
         super().__init__(inner.config, inner.spec)
         self.inner: Any = inner
         self.needs = inner.needs
+        self.replayable = inner.replayable
 
     @property
     def name(self) -> str:

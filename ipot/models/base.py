@@ -27,6 +27,9 @@ class Operator(nn.Module, ABC):
 
     needs: frozenset[Need] = frozenset()
     """Structure that the model cannot do without."""
+    replayable: bool = False
+    """Whether answering is the same sequence of operations for all inputs of a size, so that a GPU
+    may capture it; what fits or asks questions on its way is not."""
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()

@@ -121,3 +121,11 @@ def test_other_paths_and_untracked_weights_are_not_replayed(counted, monkeypatch
     assert replay._key(model, question()) is None
     monkeypatch.setattr(replay, "_worth_it", lambda batch: True)
     assert ask(model, 1)
+
+
+def test_only_what_says_so_is_replayed(counted):
+    model = IPOT(SMALL, SPEC).eval()
+    model.replayable = False
+    ask(model, replay.PATIENCE + 2)
+    assert not counted
+    assert model not in replay._seen

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from ipot.training import step
+from ipot.training.draws import Draw
 from ipot.training.ledger import Ledger
 from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
@@ -129,3 +130,15 @@ def test_compiled_agrees_with_eager(tmp_path):
         torch.testing.assert_close(compiled[name], eager[name], atol=1e-4, rtol=1e-3)
     for mine, theirs in zip(said["rows"], also["rows"], strict=True):
         assert theirs["loss"] == pytest.approx(mine["loss"], abs=1e-4)
+
+
+def test_a_replay_is_seen_by_whoever_keeps_something_made_from_the_weights():
+    """A captured step changes weights behind torch's back."""
+    weight, told = torch.nn.Parameter(torch.ones(3)), []
+    one = step.Step.__new__(step.Step)
+    one.kind, one.parameters = "graph", [weight]
+    draw = Draw(torch.zeros(2, dtype=torch.long))
+    one._graphs = {draw.box: (draw, lambda: told.append(weight._version))}
+    one._run(draw)
+    assert told == [0]
+    assert weight._version > 0
