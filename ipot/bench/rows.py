@@ -20,6 +20,8 @@ from ipot.config import environment
 FORMAT = 1
 """Version of the JSON layout."""
 OURS, PLAIN = "ours", "plain"
+EQUAL, RAGGED = "equal", "ragged"
+"""Ours with a mesh of its own for every sample: all of one size, and of uneven sizes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,7 @@ class Row:
 
     problem: str
     version: str
-    """ours, plain, or the name of another system."""
+    """ours, plain, equal, ragged, or the name of another system."""
     batch: int = 1
     points: int = 0
     queries: int = 0
@@ -42,6 +44,8 @@ class Row:
     calls: int = 0
     ratio: float | None = None
     """Its time divided by ours: how many times faster ours is."""
+    over_equal: float | None = None
+    """Of uneven sizes: their time divided by that of equal ones with as many points."""
     peak_gib: float | None = None
     above_gib: float | None = None
     """The peak above what was held before: data or inputs, and weights."""

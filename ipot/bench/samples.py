@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ipot.bench.clock import free_memory
-from ipot.data.dataset import Stacked
+from ipot.data.dataset import Ragged, Stacked
 from ipot.errors import DataError, UnknownName
 from ipot.problems import _unit_cells
 from ipot.problems.base import Problem
@@ -69,6 +70,56 @@ def random_samples(problem: Problem, count: int, *, seed: int = 0) -> Stacked:
         field = torch.rand((count, *shape), generator=random).add_(0.5)
         fields[name] = field > 1 if POSITIVE.get(problem.name) == name else field
     return problem.dataset(fields, None, None)  # pyrefly: ignore[bad-return]
+
+
+def own_meshes(data: Stacked) -> Stacked:
+    """The same samples, with points and queries of its own for each, and nothing known of grids."""
+    whole = data.data
+
+    def own(tensor: Tensor) -> Tensor:
+        return tensor.expand(whole.size, *tensor.shape[1:]).contiguous()
+
+    points = own(whole.points)
+    batch = replace(
+        whole,
+        points=points,
+        queries=points if _asked_at_the_points(whole) else own(whole.queries),
+        weights=None if whole.weights is None else own(whole.weights),
+        grid=None,
+        query_grid=None,
+    )
+    return Stacked(batch, check=False)
+
+
+def uneven(data: Stacked, spread: float | int, *, seed: int = 0) -> Ragged:
+    """The same samples in sizes from 1 - spread to 1 + spread times their own, as many rows in all.
+
+    A smaller sample has lost its last rows, a larger one has its first rows again: what is timed
+    does not depend on where points lie. Queries at the points of a sample are as many as those.
+    """
+    whole, random = data.data, generator(seed, "bench/sizes", 0)
+    n, m = whole.values.shape[1], whole.queries.shape[-2]
+    points = uneven_sizes(n, len(data), spread, random)
+    same = _asked_at_the_points(whole)
+    queries = points if same else uneven_sizes(m, len(data), spread, random)
+    return Ragged(
+        [
+            data[i].take_points(torch.arange(p) % n).take_queries(torch.arange(q) % m)
+            for i, (p, q) in enumerate(zip(points, queries, strict=True))
+        ],
+        check=False,
+    )
+
+
+def uneven_sizes(size: int, count: int, spread: float | int, random: torch.Generator) -> list[int]:
+    """So many sizes around one, each with its mirror image among them: their mean is that size."""
+    reach = torch.randint(math.floor(spread * size) + 1, (count // 2,), generator=random)
+    both = torch.cat([reach, -reach, reach.new_zeros(count % 2)])
+    return (size + both[torch.randperm(count, generator=random)]).tolist()
+
+
+def _asked_at_the_points(batch: Batch) -> bool:
+    return batch.queries is batch.points or torch.equal(batch.queries, batch.points)
 
 
 def random_question(

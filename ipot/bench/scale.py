@@ -65,9 +65,12 @@ def series(rows: Sequence[Row], version: str, name: str) -> list[tuple[int, floa
 
 
 def slope(pairs: Sequence[tuple[int, float]]) -> float | None:
-    """The exponent p of n^p over the largest sizes; None where there are too few."""
+    """The exponent p of n^p over the largest sizes; None where there are too few.
+
+    A line goes through any two of them, and so says nothing.
+    """
     pairs = sorted(pairs)[-ENOUGH:]
-    if len(pairs) < 2:
+    if len(pairs) < ENOUGH:
         return None
     x, y = ([math.log(pair[i]) for pair in pairs] for i in (0, 1))
     centre = sum(x) / len(x)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import time
 from dataclasses import replace
 
 import torch
@@ -19,30 +18,31 @@ from ipot.bench.clock import (
     time_calls,
 )
 from ipot.bench.counts import Work, training_work
+from ipot.bench.ours import per_epoch, time_ours
 from ipot.bench.plain import PlainStep, loss_in_pieces
+from ipot.bench.ragged import check_spread, measure_ragged
 from ipot.bench.rows import OURS, PLAIN, Row, with_ratios
 from ipot.bench.samples import FIELDS, random_samples
 from ipot.bench.terms import Terms, forget
 from ipot.data.dataset import Stacked
 from ipot.data.statistics import Statistics
-from ipot.device import out_of_memory, reset_peak_memory, synchronize
-from ipot.errors import DataError, RunError, UnknownName, Unsupported
+from ipot.device import out_of_memory, reset_peak_memory
+from ipot.errors import DataError, UnknownName, Unsupported
 from ipot.models.base import Operator
 from ipot.recipes.experiment import Experiment, build
-from ipot.training.ahead import ahead
-from ipot.training.distributed import World
 from ipot.training.draws import Draws
-from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
-from ipot.training.step import Step, choose, fast_matmul, make_optimizer
-from ipot.training.ways import precision_for
 
 SHARE = 0.8
 """Of the free memory, what a step may be predicted to take where running out ends the process."""
 
 
-def check_training(settings: Experiment, device: torch.device) -> None:
+def check_training(
+    settings: Experiment, device: torch.device, ragged: float | int | None = None
+) -> None:
     """Refuse what cannot be measured, before any work."""
+    if ragged is not None:
+        check_spread(ragged)
     if settings.training.step == "graph" and device.type != "cuda":
         raise Unsupported(f"--step graph needs a GPU, and this is {device}: use --step auto")
     if settings.problem.name not in FIELDS:
@@ -57,10 +57,16 @@ def check_training(settings: Experiment, device: torch.device) -> None:
         )
 
 
-def measure_training(settings: Experiment, terms: Terms, *, plain: bool = True) -> list[Row]:
-    """Ours and, unless told otherwise, the plain version, from the same weights."""
-    check_training(settings, terms.device)
-    data = random_samples(settings.problem, settings.data.train).to(terms.device)
+def measure_training(
+    settings: Experiment, terms: Terms, *, plain: bool = True, ragged: float | int | None = None
+) -> list[Row]:
+    """Ours and, unless told otherwise, the plain version, from the same weights.
+
+    With `ragged`, also what sizes that differ by up to such a share cost; see `ipot.bench.ragged`.
+    """
+    check_training(settings, terms.device, ragged)
+    drawn = random_samples(settings.problem, settings.data.train)
+    data = drawn.to(terms.device)
     model = build(settings, Statistics.of(data) if settings.normalize else None).to(terms.device)
     exact = "float64" if settings.training.precision == "float64" else "float32"
     if exact == "float64":
@@ -78,61 +84,17 @@ def measure_training(settings: Experiment, terms: Terms, *, plain: bool = True) 
     )
     del batch
     terms.tell(f"{settings.problem_name}: ours")
-    rows = [_ours(copy.deepcopy(model), data, settings.training, terms, row, work)]
+    rows = [time_ours(copy.deepcopy(model), data, settings.training, terms, row, work)]
     if plain:
         terms.tell(f"{settings.problem_name}: plain")
         row = replace(row, version=PLAIN, kind="eager", precision=exact)
         rows.append(_plain(model, data, settings.training, terms, row, work))
         rows[0] = _compared(*rows)
+    if ragged is not None:
+        del data, draws  # the rows to come have data of their own on the device
+        row = replace(row, kind="", precision="")
+        rows += measure_ragged(model, drawn, settings.training, terms, row, ragged)
     return with_ratios(rows)
-
-
-def _ours(
-    model: Operator, data: Stacked, settings: Training, terms: Terms, row: Row, work: Work
-) -> Row:
-    """The trainer's step, with all that the trainer chooses for it."""
-    forget()
-    device, said, world = terms.device, [], World()
-    precision = precision_for(settings, device, said.append)
-    draws = Draws(data, model.spec, settings)
-    before = held_memory(device)
-    reset_peak_memory(device)
-    step = Step(
-        *(model.train(), RelativeL2(), make_optimizer(model, settings, [], device), draws),
-        settings,
-        device=device,
-        precision=precision,
-        kind=choose(settings, data, device, world, said.append),
-        world=world,
-        say=said.append,
-    )
-    batches, numbers = ahead(draws, 0, device), itertools.count()
-    start = time.perf_counter()
-    try:
-        with fast_matmul():
-
-            def call() -> None:
-                step(next(batches), next(numbers), settings.learning_rate)
-
-            call()
-            synchronize(device)
-            first = time.perf_counter() - start
-            loss, _ = step.read()
-            timing = time_calls(call, device, seconds=terms.seconds)
-    except (RuntimeError, MemoryError, RunError) as error:
-        if not out_of_memory(error):
-            raise
-        return replace(row, reason=f"out of memory at batch {row.batch}")
-    row = replace(
-        row,
-        kind=step.kind,
-        precision=precision,
-        first_loss=loss,
-        setup_seconds=max(0.0, first - 1e-3 * timing.ms),
-        notes=tuple(said),
-    )
-    memory = memory_since(before, device)
-    return _per_epoch(row.timed(timing, memory, work, terms.top), len(data))
 
 
 def _plain(
@@ -159,7 +121,7 @@ def _plain(
         first_loss=loss_in_pieces(model, whole, size),
         notes=() if size == row.batch else (note,),
     )
-    return _per_epoch(row.timed(timing, memory, work, terms.top), len(data))
+    return per_epoch(row.timed(timing, memory, work, terms.top), len(data))
 
 
 def _attempt(
@@ -199,10 +161,6 @@ def _affordable(size: int, one, device: torch.device) -> int:
     while size > 1 and size * taken > SHARE * free:
         size //= 2
     return size
-
-
-def _per_epoch(row: Row, samples: int) -> Row:
-    return replace(row, epoch_seconds=1e-3 * (row.ms or 0.0) * (samples // row.batch))
 
 
 def _compared(ours: Row, plain: Row) -> Row:

@@ -49,6 +49,7 @@ class Train(Common):
         ipot bench train darcy airfoil
         ipot bench train all --json train.json
         ipot bench train darcy --batch 4 --device cpu
+        ipot bench train airfoil --ragged 0.5
 
     Ours is the trainer's own step, with all that it chooses by itself. The plain version has the
     same weights and batches: float32, eager, softmax(QK)V written out, features for every sample.
@@ -67,24 +68,53 @@ class Train(Common):
     """How our step runs; auto chooses as training does."""
     against: Literal["plain", "none"] = "plain"
     """What to hold it against."""
+    ragged: float | None = None
+    """Also time samples of uneven sizes, like 0.5: from half of the problem's points and queries to
+    one and a half times as many, and as many in all. Uneven samples have no mesh in common, so they
+    are held against equal ones that have meshes of their own too, and not against ours, which
+    computes what depends on a shared mesh alone once for a batch."""
 
 
 @dataclass(kw_only=True)
-class Infer(Common):
+class OneProblem(Common):
+    """Flags of those that time the answers of one problem's systems."""
+
+    which: Annotated[
+        str | None,
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="[PROBLEM]", help_behavior_hint="(default: darcy)"),
+    ] = None
+    """The problem that the systems are built for."""
+    problem: Annotated[
+        str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="(default: darcy)")
+    ] = None
+    """The same as a flag."""
+    preset: str = "paper"
+    """paper: the published settings; default: our own."""
+
+    @property
+    def asked(self) -> str:
+        """The problem, in whichever way it was said."""
+        if self.which and self.problem and self.which != self.problem:
+            raise DataError(
+                f"{self.which} and --problem {self.problem}: one problem is timed at a time; leave "
+                "one of them out"
+            )
+        return self.which or self.problem or "darcy"
+
+
+@dataclass(kw_only=True)
+class Infer(OneProblem):
     """Time an answer: so many points in, so many queries out, for one sample unless said.
 
         ipot bench infer --points 1e6
         ipot bench infer --points 1e8 --against none
-        ipot bench infer --problem navier_stokes --points 1e5 --against plain,fno
+        ipot bench infer navier_stokes --points 1e5 --against plain,fno
 
     Points lie anywhere in the domain, or on a grid for systems that need one. Other systems have
     the sizes of their recipes. What does not fit or cannot be asked is listed with the reason.
     """
 
-    problem: str = "darcy"
-    """The problem that the systems are built for."""
-    preset: str = "paper"
-    """paper: the published settings; default: our own."""
     points: float = 1e6
     """Input points, like 1e6; at most 1e9."""
     queries: float | None = None
@@ -96,7 +126,7 @@ class Infer(Common):
 
 
 @dataclass(kw_only=True)
-class Scale(Common):
+class Scale(OneProblem):
     """Time answers from few points to many: ours, the plain version and the plain transformer.
 
         ipot bench scale --plot scaling.png
@@ -106,10 +136,6 @@ class Scale(Common):
     extrapolated.
     """
 
-    problem: str = "darcy"
-    """The problem that the systems are built for."""
-    preset: str = "paper"
-    """paper: the published settings; default: our own."""
     from_: Annotated[float, tyro.conf.arg(name="from")] = 1e3
     """Fewest points."""
     to: float | None = None
@@ -189,11 +215,13 @@ def _train(flags: Train, device: torch.device) -> Measure:
         elif flags.small:
             changes["batch"] = min(settings.training.batch, settings.data.train)
         chosen.append(replace(settings, training=replace(settings.training, **changes)))
-        train.check_training(chosen[-1], device)
+        train.check_training(chosen[-1], device, flags.ragged)
 
     def measure(terms: Terms) -> tuple[list[Row], dict[str, Any]]:
         plain = flags.against == "plain"
-        rows = [r for s in chosen for r in train.measure_training(s, terms, plain=plain)]
+        rows = []
+        for settings in chosen:
+            rows += train.measure_training(settings, terms, plain=plain, ragged=flags.ragged)
         ratios = [row.ratio for row in rows if row.version == PLAIN and row.ratio]
         return rows, {"geometric_mean": geometric_mean(ratios)}
 
@@ -203,7 +231,7 @@ def _train(flags: Train, device: torch.device) -> Measure:
 def _infer(flags: Infer, device: torch.device) -> Measure:
     queries = None if flags.queries is None else check_count("queries", flags.queries)
     question = infer.Question(
-        problem=flags.problem,
+        problem=flags.asked,
         preset=flags.preset,
         points=check_count("points", flags.points),
         queries=queries,
@@ -219,7 +247,7 @@ def _scale(flags: Scale, device: torch.device) -> Measure:
     most = flags.to if flags.to is not None else 1e8 if device.type == "cuda" else 1e6
     counts = scale.sizes(flags.from_, most, flags.per_decade)
     question = infer.Question(
-        problem=flags.problem, preset=flags.preset, points=counts[-1], small=flags.small
+        problem=flags.asked, preset=flags.preset, points=counts[-1], small=flags.small
     )
     against = infer.rivals(flags.against)
     infer.check_question(question, device)
@@ -284,7 +312,7 @@ def _show(report: Report, flags: Any) -> None:
         print(line)
     plot = getattr(flags, "plot", None)
     if plot is not None and benchmarks.drawn(report.rows):
-        title = f"{flags.problem}, preset {flags.preset}, {report.device}"
+        title = f"{flags.asked}, preset {flags.preset}, {report.device}"
         plots.save(scaling(report.rows, title=title), plot)
     written = [str(path) for path in (flags.json, plot) if path is not None]
     if written:

@@ -36,10 +36,29 @@ def unpackable(data: Ragged) -> str | None:
 
 
 def packed_bytes(data: Ragged) -> int:
-    """Memory that the samples take when they are packed."""
-    names = ("points", "values", "queries", "targets", "weights", "parameters")
-    tensors = [t for s in data.samples for n in names if (t := getattr(s, n)) is not None]
-    return sum({id(t): t.numel() * t.element_size() for t in tensors}.values())
+    """Memory that the samples take when they are packed.
+
+    A mesh that all samples share is stored once. Whatever else they share, if only some of them do
+    or if points are the queries too, is stored for each use.
+    """
+    samples, total = data.samples, 0
+    for name, axis in (("points", 0), ("queries", -2)):
+        places = [getattr(s, name) for s in samples]
+        shared = all(p is places[0] for p in places)
+        total += places[0].nbytes if shared else _table_bytes(places, axis)
+        total += 2 * len(samples) * torch.long.itemsize  # where each sample starts, how long it is
+    total += _table_bytes([s.values for s in samples], 0)
+    total += _table_bytes([s.truth for s in samples], 1)
+    total += _table_bytes([s.weights for s in samples if s.weights is not None], 0)
+    return total + sum(s.parameters.nbytes for s in samples if s.parameters is not None)
+
+
+def _table_bytes(rows: Sequence[Tensor], axis: int) -> int:
+    """Of the rows of all samples with the zeros behind them."""
+    if not rows:
+        return 0
+    wide = rows[0].movedim(axis, 0).shape[1:].numel() * rows[0].element_size()
+    return (sum(r.shape[axis] for r in rows) + 1) * wide
 
 
 class Packed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ from ipot.problems.base import Problem
 from ipot.recipes.experiment import WHOLE, Experiment, SplitReport, load_data, restore
 from ipot.samples import Batch
 from ipot.spec import Spec
+
+LOOKED_AT = 1 << 20
+"""Queries that are compared with a domain at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,21 +216,46 @@ def guess_error(guess: Tensor, data: Dataset) -> float | None:
 
 
 def warn_outside(batch: Batch, spec: Spec) -> None:
-    """Warn where queries lie far outside the domain that the model was trained on."""
-    low = torch.tensor([a for a, _ in spec.query_domain])
-    high = torch.tensor([b for _, b in spec.query_domain])
-    free = torch.tensor([p is None for p in spec.query_periods])
+    """Warn where queries lie far outside the domain that the model was trained on.
+
+    They are looked at in pieces, since they may fill a file that no memory holds.
+    """
+    low, high = torch.tensor(spec.query_domain, dtype=torch.float32).unbind(-1)
     margin = 0.05 * (high - low)
-    queries = batch.queries.reshape(-1, len(low)).cpu()
-    outside = (((queries < low - margin) | (queries > high + margin)) & free).any(-1)
-    if outside.any():
-        place = queries[outside][0].tolist()
+    turning = torch.tensor([p is not None for p in spec.query_periods])
+    low = (low - margin).masked_fill(turning, -torch.inf)
+    high = (high + margin).masked_fill(turning, torch.inf)
+    count, first = 0, None
+    for piece in _pieces(batch.queries):
+        least, most = torch.stack(torch.aminmax(piece, dim=0)).cpu()
+        if ((least >= low) & (most <= high)).all():
+            continue
+        piece = piece.cpu()
+        outside = ((piece < low) | (piece > high)).any(-1)
+        count += int(outside.sum())
+        if first is None and count:
+            first = piece[outside][0].tolist()
+    if count:
         warnings.warn(
-            f"{int(outside.sum())} of {len(queries)} queries lie outside the domain "
-            f"{spec.query_domain} that the model has seen, the first at {place}: "
+            f"{count} of {batch.queries.shape[:-1].numel()} queries lie outside the domain "
+            f"{spec.query_domain} that the model has seen, the first at {first}: "
             "an extrapolation, not to be trusted",
             stacklevel=3,
         )
+
+
+def _pieces(queries: Tensor) -> Iterator[Tensor]:
+    """Views of some rows (rows, E) at a time, of all samples and times."""
+    rows = queries.shape[-1]
+    planes = [queries.view(-1, rows)] if queries.is_contiguous() else _planes(queries)
+    for plane in planes:
+        yield from plane.split(LOOKED_AT)
+
+
+def _planes(queries: Tensor) -> Iterator[Tensor]:
+    """Of every sample and time by itself: together they would have to be copied."""
+    for sample in queries:
+        yield from sample if sample.ndim == 3 else [sample]
 
 
 def _guess(settings: Experiment, question: Question, keys: dict[str, Any]) -> Tensor | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ipot.bench.infer import SOME
 from ipot.bench.rows import OURS, Report, Row
-from ipot.bench.scale import LARGE
+from ipot.bench.scale import ENOUGH, LARGE
 from ipot.report.tables import count, percent, scientific
 
 Cell = Callable[[Row], object]
@@ -112,6 +112,12 @@ def remarks(report: Report) -> list[str]:
         where = f"{row.problem}, {count(row.points)} points" if row.points else row.problem
         lines += [f"{where}, {row.version}: {text}" for text in (row.reason, *row.notes) if text]
     lines += [_difference(row) for row in report.rows if row.difference is not None]
+    lines += [
+        f"{row.problem}: ragged batches take {row.over_equal:.2f} times as long as equal ones "
+        "with as many points"
+        for row in report.rows
+        if row.over_equal is not None
+    ]
     if mean := report.summary.get("geometric_mean"):
         lines.append(f"geometric mean of the plain version's times over ours: {_number(mean)}")
     if report.task == "scale":
@@ -145,6 +151,8 @@ def _growth(summary: dict[str, Any]) -> list[str]:
         words = [f"{what} as n^{p:.2f}" for what, p in found.items() if p is not None]
         if words:
             lines.append(f"{version} grows, over its largest sizes: {', '.join(words)}")
+    if not lines:
+        lines.append(f"no version has {ENOUGH} sizes: nothing to say of how they grow")
     change = summary["drift"]
     if change is None:
         lines.append(f"fewer than two sizes from {LARGE:g} points on: nothing to say of linearity")

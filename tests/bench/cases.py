@@ -1,12 +1,15 @@
-"""A tiny IPOT for a rollout, and batches for it."""
+"""A tiny IPOT for a rollout, and batches for it; problems at small sizes."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 
 from ipot.data.dataset import Stacked
 from ipot.models.ipot import Config
-from ipot.recipes.experiment import build_model
+from ipot.recipes import systems
+from ipot.recipes.experiment import build_model, experiment
 from ipot.samples import Batch
 from ipot.spec import Spec
 
@@ -59,3 +62,15 @@ def batch(size=3, n=11, m=7, *, shared=True, times=(0.5, 1.0, 1.5, 2.0), moving=
 
 def data(**sizes):
     return Stacked(batch(**sizes))
+
+
+def small(problem="darcy", preset="paper", count=8, **training):
+    """Settings of a problem's training at a small size, eager unless said."""
+    base = experiment(problem, "ipot", preset)
+    return replace(
+        base,
+        problem=base.problem.small(),
+        data=replace(base.data, train=count),
+        model=systems.small("ipot", base.model),
+        training=replace(base.training, **{"batch": 4, "step": "eager"} | training),
+    )

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from ipot.bench import samples
+from ipot.data.dataset import Stacked
 from ipot.errors import DataError, UnknownName
 from ipot.recipes.experiment import build, experiment
 from ipot.recipes.paper import TABLE
+from ipot.samples import Batch
 from ipot.spec import Need, Spec
 
 CPU = torch.device("cpu")
@@ -70,6 +72,78 @@ def test_drawn_once_and_for_all():
 def test_unknown_data():
     with pytest.raises(UnknownName, match=r"shape of sst's data.*darcy"):
         samples.random_samples(experiment("sst").problem, 2)
+
+
+@pytest.mark.parametrize("problem", ["darcy", "elasticity"])
+def test_meshes_of_their_own(problem):
+    shared = samples.random_samples(experiment(problem).problem.small(), 3)
+    found, given = samples.own_meshes(shared).data, shared.data
+    assert found.points.shape == (3, *given.points.shape[1:])
+    assert found.queries.shape == (3, *given.queries.shape[1:])
+    assert torch.equal(found.points, given.points.expand_as(found.points))
+    assert torch.equal(found.queries, given.queries.expand_as(found.queries))
+    assert found.values is given.values
+    assert found.grid is found.query_grid is None
+
+
+def test_moving_meshes_and_weights_of_their_own():
+    random = torch.Generator().manual_seed(0)
+    given = Batch(
+        points=torch.rand(1, 5, 2, generator=random),
+        values=torch.rand(3, 5, 1, generator=random),
+        queries=torch.rand(1, 2, 4, 2, generator=random),
+        targets=torch.rand(3, 2, 4, 1, generator=random),
+        weights=torch.rand(1, 4, generator=random),
+        times=(1.0, 2.0),
+    )
+    found = samples.own_meshes(Stacked(given)).data
+    assert found.queries.shape == (3, 2, 4, 2)
+    assert torch.equal(found.queries[2], given.queries[0])
+    assert torch.equal(found.weights, given.weights.expand(3, -1))
+    uneven = samples.uneven(Stacked(given), 0.5)
+    for sample in uneven.samples:
+        m = sample.queries.shape[-2]
+        assert torch.equal(sample.queries[:, :2], given.queries[0][:, :2])
+        assert sample.targets.shape == (2, m, 1)
+        assert sample.weights.shape == (m,)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3, 0.99])
+@pytest.mark.parametrize("count", [1, 2, 41])
+def test_uneven_sizes_have_their_mean(spread, count):
+    random = torch.Generator().manual_seed(count)
+    found = samples.uneven_sizes(100, count, spread, random)
+    assert len(found) == count
+    assert sum(found) == 100 * count
+    assert min(found) >= max(1, 100 - 100 * spread)
+    assert max(found) <= 100 + 100 * spread
+    assert len(set(found)) == 1 or spread > 0
+    if count == 41 and spread:
+        assert max(found) > 100 + 80 * spread
+        assert len(set(found)) > 15
+        assert found != sorted(found)
+
+
+@pytest.mark.parametrize("problem", ["darcy", "airfoil", "plasticity"])
+def test_uneven_samples(problem):
+    given = samples.random_samples(experiment(problem).problem.small(), 6)
+    found = samples.uneven(given, 0.5)
+    again, other = samples.uneven(given, 0.5), samples.uneven(given, 0.5, seed=1)
+    whole = given.data
+    n, m = whole.values.shape[1], whole.queries.shape[-2]
+    sizes = [(len(s.points), s.queries.shape[-2]) for s in found.samples]
+    assert [sum(side) for side in zip(*sizes, strict=True)] == [6 * n, 6 * m]
+    assert len(set(sizes)) > 2
+    assert all(0.5 * n <= p <= 1.5 * n and 0.5 * m <= q <= 1.5 * m for p, q in sizes)
+    # Queries at the points come with the points.
+    assert all(p == q for p, q in sizes) == torch.equal(whole.points, whole.queries)
+    assert sizes == [(len(s.points), s.queries.shape[-2]) for s in again.samples]
+    assert sizes != [(len(s.points), s.queries.shape[-2]) for s in other.samples]
+    for i, (sample, (p, q)) in enumerate(zip(found.samples, sizes, strict=True)):
+        assert sample.grid is sample.query_grid is None
+        assert torch.equal(sample.values[:n], given[i].values[:p])
+        assert torch.equal(sample.values[n:], given[i].values[: max(0, p - n)])
+        assert torch.equal(sample.truth[:, :m], given[i].truth[:, :q])
 
 
 PLANE = Spec(

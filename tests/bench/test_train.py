@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
+from bench.cases import small
+from ipot.bench import ours as own
 from ipot.bench import train
 from ipot.bench.clock import Memory
 from ipot.bench.counts import Work
@@ -15,24 +15,12 @@ from ipot.bench.samples import random_samples
 from ipot.data.statistics import Statistics
 from ipot.errors import DataError, RunError, UnknownName, Unsupported
 from ipot.evaluation.metrics import relative_l2
-from ipot.recipes import systems
 from ipot.recipes.experiment import build, experiment
 from ipot.training.draws import Draws
 from ipot.training.step import Step
 
 CPU = torch.device("cpu")
 STEP = PlainStep.__call__
-
-
-def small(problem="darcy", preset="paper", count=8, **training):
-    base = experiment(problem, "ipot", preset)
-    return replace(
-        base,
-        problem=base.problem.small(),
-        data=replace(base.data, train=count),
-        model=systems.small("ipot", base.model),
-        training=replace(base.training, **{"batch": 4, "step": "eager"} | training),
-    )
 
 
 @pytest.fixture
@@ -171,7 +159,7 @@ def test_what_the_trainer_would_say_is_noted(terms, monkeypatch):
         say("steps run eagerly: there is no C++ compiler")
         return "eager"
 
-    monkeypatch.setattr(train, "choose", chosen)
+    monkeypatch.setattr(own, "choose", chosen)
     ours, plain = train.measure_training(small(), terms)
     assert ours.notes == ("steps run eagerly: there is no C++ compiler",)
     assert plain.notes == ()

@@ -57,6 +57,38 @@ def test_train_alone(tmp_path):
     assert found["summary"] == {"geometric_mean": None}
 
 
+def test_train_with_uneven_sizes(tmp_path, capsys):
+    flags = ["--batch", "4", "--step", "eager", "--against", "none", "--ragged", "0.5"]
+    found = measured(tmp_path, "train", "burgers", *flags)
+    assert [row["version"] for row in found["rows"]] == ["ours", "equal", "ragged"]
+    ours, equal, ragged = found["rows"]
+    assert ragged["over_equal"] == pytest.approx(ragged["ms"] / equal["ms"])
+    assert ours["over_equal"] is equal["over_equal"] is None
+    assert found["summary"] == {"geometric_mean": None}
+    out = capsys.readouterr().out
+    times = f"{ragged['over_equal']:.2f} times as long as equal ones with as many points"
+    assert f"burgers: ragged batches take {times}" in out
+    assert "of their rows padding" in out
+
+
+@pytest.mark.parametrize(
+    "words", [["burgers"], ["--problem", "burgers"], ["burgers", "--problem", "burgers"]]
+)
+def test_the_problem_may_be_a_word_or_a_flag(tmp_path, monkeypatch, words):
+    def row(question, points):
+        return Row(problem=question.problem, version="ours", points=points, ms=1.0)
+
+    monkeypatch.setattr(
+        bench.infer, "measure_inference", lambda asked, *_, **__: [row(asked, asked.points)]
+    )
+    monkeypatch.setattr(
+        bench.scale, "measure_scaling", lambda asked, counts, *_, **__: [row(asked, counts[0])]
+    )
+    for task in ("infer", "scale"):
+        found = measured(tmp_path, task, *words, "--preset", "default")
+        assert [row["problem"] for row in found["rows"]] == ["burgers"]
+
+
 def test_infer(tmp_path, capsys):
     found = measured(tmp_path, "infer", "--points", "3e2", "--queries", "1e2", "--against", "plain")
     rows = found["rows"]
@@ -70,14 +102,23 @@ def test_infer(tmp_path, capsys):
 
 def test_scale(tmp_path, capsys):
     picture = tmp_path / "scaling.png"
-    flags = ["--from", "30", "--to", "300", "--against", "plain", "--plot", str(picture)]
-    found = measured(tmp_path, "scale", *flags)
-    assert [row["points"] for row in found["rows"]] == [30, 30, 300, 300]
+    flags = ["--per-decade", "2", "--against", "plain", "--plot", str(picture)]
+    found = measured(tmp_path, "scale", "--from", "30", "--to", "300", *flags)
+    assert [row["points"] for row in found["rows"]] == [30, 30, 95, 95, 300, 300]
     assert set(found["summary"]) == {"time_slope", "memory_slope", "drift"}
     assert picture.read_bytes().startswith(b"\x89PNG")
     out = capsys.readouterr().out
     assert "ours grows" in out
     assert "nothing to say of linearity" in out
+
+
+def test_two_sizes_are_no_law(tmp_path, capsys):
+    flags = ["--from", "30", "--to", "300", "--against", "none"]
+    found = measured(tmp_path, "scale", *flags)
+    assert found["summary"]["time_slope"] == found["summary"]["memory_slope"] == {"ours": None}
+    out = capsys.readouterr().out
+    assert "grows" not in out
+    assert "no version has 3 sizes: nothing to say of how they grow" in out
 
 
 def test_generate(tmp_path, capsys):
@@ -127,6 +168,10 @@ def idle(monkeypatch):
         (1, "batch must be positive", ["train", "darcy", "--batch", "0"]),
         (1, "a batch of 1001 is larger", ["train", "darcy", "--batch", "1001"]),
         (1, "--step graph needs a GPU", ["train", "darcy", "--step", "graph", "--device", "cpu"]),
+        (1, "--ragged must be at least 0", ["train", "darcy", "--ragged", "1"]),
+        (1, "darcy and --problem burgers", ["infer", "darcy", "--problem", "burgers"]),
+        (1, "darcy and --problem burgers", ["scale", "darcy", "--problem", "burgers"]),
+        (2, "unknown problem 'darci'", ["infer", "darci"]),
         (1, "--seconds must be positive", ["train", "darcy", "--seconds", "0"]),
         (1, "unknown device", ["train", "darcy", "--device", "gpu"]),
         (1, "--points must be a whole number", ["infer", "--points", "0"]),

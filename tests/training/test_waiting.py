@@ -20,6 +20,9 @@ from training.toys import CPU, model, packed, ragged, stacked
 from training.waiting import Waited, nothing_waits
 
 SUBSETS = {"points": 0.75, "queries": 0.5}
+# Older releases take some sizes of a graph that they compile for constants. They may compile again
+# for a size that they have not seen, though for none that they have.
+ONE_GRAPH_FOR_ALL_SIZES = torch.__version__ >= "2.13"
 
 
 def make(data, network=None, *, objective=None, kind="eager", device=CPU, **settings):
@@ -128,7 +131,10 @@ def test_a_compiled_step_neither_waits_nor_compiles_again(kind):
     assert len(examples) == (len(data.boxes) if isinstance(data, Packed) else 1)
     # A size that is like another by chance must not be taken for the same.
     step(examples[-1], 0, 1e-3)
-    items = [*examples, *(draws(number) for number in range(12))]
+    with torch.compiler.set_stance("fail_on_recompile" if ONE_GRAPH_FOR_ALL_SIZES else "default"):
+        for example in examples:
+            step(example, 0, 1e-3)
+    items = [draws(number) for number in range(12)]
     with torch.compiler.set_stance("fail_on_recompile"), nothing_waits(watch=False):
         for number, item in enumerate(items):
             step(item, number, 1e-3)
