@@ -1,0 +1,132 @@
+"""Files in and out: what people have their results in, as cases.
+
+    read_cases(path)   cases, arrays or trajectories, read when they are asked for
+    inspect(path)      what is in it, and what looks odd
+    write_case(path, case), write_cases(path, cases)
+    kind_of(path)      what it is, by content
+
+Files with named dimensions (netCDF, GRIB, Zarr) are no files of cases and go through xarray.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ipot.errors import DataError
+from ipot.formats import arrays, hdf5, kinds, parquet, table, table_write, well
+from ipot.formats.case import Arrays, Case, CaseReader, Inventory, Mesh, Trajectories, Variable
+from ipot.formats.folder import not_cases, read_folder
+from ipot.formats.named import sorted_out
+from ipot.formats.survey import inventory_of
+
+__all__ = [
+    "Arrays",
+    "Case",
+    "CaseReader",
+    "Inventory",
+    "Mesh",
+    "Trajectories",
+    "Variable",
+    "inspect",
+    "kind_of",
+    "read_cases",
+    "write_case",
+    "write_cases",
+]
+
+Found = CaseReader | Arrays | Trajectories
+WRITTEN = ".npz, .csv, .tsv, .parquet, .h5, .hdf5, .vtu or .vtp"
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """One of folder, npz, npy, table, parquet, hdf5, well, vtk, netCDF, GRIB, Zarr, by content."""
+    return kinds.kind_of(Path(path))
+
+
+def read_cases(path: str | os.PathLike[str]) -> CaseReader | Arrays | Trajectories:
+    """What a file or a folder holds.
+
+    `Arrays` where they are called as the arguments of `ipot.Dataset.from_arrays`, `Trajectories`
+    of a file of The Well, and otherwise a sequence of cases, each read when it is asked for.
+    """
+    return _read(Path(path), lenient=False)
+
+
+def inspect(path: str | os.PathLike[str]) -> Inventory:
+    """What is in a file or a folder: names, shapes, ranges, missing values, and what looks odd."""
+    path = Path(path)
+    if kinds.kind_of(path) == "vtk":
+        from ipot.formats.vtk import inspect_vtk
+
+        return inspect_vtk(path)
+    return inventory_of(str(path), _read(path, lenient=True))
+
+
+def write_case(path: str | os.PathLike[str], case: Case) -> None:
+    """Write a case as the suffix of the path says, whole or not at all."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        arrays.write_npz(path, case)
+    elif suffix in (".csv", ".tsv"):
+        table_write.write_csv(path, case)
+    elif suffix in (".parquet", ".pq"):
+        parquet.write_parquet(path, case)
+    elif suffix in kinds.HDF5:
+        hdf5.write_cases(path, [case])
+    elif suffix in (".vtu", ".vtp"):
+        from ipot.formats.vtk import write_vtk
+
+        write_vtk(path, case)
+    else:
+        raise DataError(f"{path}: a case is written as {WRITTEN}, got {suffix or 'no suffix'!r}")
+
+
+def write_cases(
+    path: str | os.PathLike[str], cases: Sequence[Case], names: Sequence[str] | None = None
+) -> None:
+    """Write many cases into one HDF5 file, whole or not at all."""
+    path = Path(path)
+    if path.suffix.lower() not in kinds.HDF5:
+        raise DataError(
+            f"{path}: many cases are written as .h5; of other kinds write one file each"
+        )
+    hdf5.write_cases(path, cases, names)
+
+
+def _read(path: Path, *, lenient: bool) -> Found:
+    """`lenient` lets missing values through, for a look at them."""
+    if kinds.kind_of(path) != "folder":
+        return _read_file(path, lenient=lenient, one=False)
+    return read_folder(path, lambda file, one: _read_file(file, lenient=lenient, one=one))
+
+
+def _read_file(path: Path, *, lenient: bool, one: bool) -> Found:
+    """One file; `one` says that it is a case of a folder."""
+    kind = kinds.kind_of(path)
+    if kind == "npz":
+        content = arrays.read_archive(path)
+        if arrays.is_case(content):
+            case = arrays.read_case(path, content)
+            return CaseReader(lambda i: case, [path.stem], kind="npz file of a case")
+        return sorted_out(content, str(path), "npz archive of arrays", one=one)
+    if kind == "table":
+        return table.read_csv(path, lenient=lenient)
+    if kind == "parquet":
+        return parquet.read_parquet(path, lenient=lenient)
+    if kind == "hdf5":
+        return hdf5.read_hdf5(path, one=one)
+    if kind == "well":
+        return well.read_well(path)
+    if kind == "vtk":
+        from ipot.formats.vtk import read_vtk
+
+        return CaseReader(lambda i: read_vtk(path), [path.stem], kind="mesh")
+    if kind == "npy":
+        raise DataError(
+            f"{path} is one array alone, which does not say where its points are: put points.npy, "
+            "values.npy and targets.npy into a folder, or all of them into an .npz"
+        )
+    raise DataError(f"{path} is of the kind {kind}, {not_cases(kind)}")

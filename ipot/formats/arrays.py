@@ -1,0 +1,226 @@
+"""NumPy's files: arrays by name in an .npz or a folder of .npy, and a case as an .npz.
+
+Nothing is ever unpickled, and no array is allocated before the sizes that its header claims were
+compared with the bytes that are there.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ipot import files
+from ipot.errors import DataError, RunError
+from ipot.formats import layout
+from ipot.formats.case import Case
+from ipot.formats.limits import (
+    BROKEN,
+    check_memory,
+    check_numbers,
+    check_squeezed,
+    damaged,
+    size_of,
+    unwritable,
+)
+
+MOST = 100_000
+"""Arrays in one archive."""
+TEXT = 2**20
+"""Bytes of an array of text that is still read: names, and our own description of a case."""
+DESCRIPTION = "ipot"
+"""The array that tells an archive of a case from others."""
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file, the array of an .npy file as `queries`, or those of a folder of
+    .npy files by their names; never a pickle. An .npy file is mapped and not read."""
+    if path.is_dir():
+        found = {f.stem: read_arrays(f)["queries"] for f in sorted(path.glob("*.npy"))}
+        if not found:
+            raise DataError(f"{path} holds no .npy file: points.npy and values.npy are expected")
+        return found
+    if path.suffix not in (".npz", ".npy"):
+        raise DataError(f"{path}: expected a file that ends in .npz or .npy")
+    try:
+        if path.suffix == ".npz":
+            headers(path)
+        mode = "r" if path.suffix == ".npy" else None
+        content = np.load(path, mmap_mode=mode, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            return {"queries": content}
+        with content:
+            return {name: content[name] for name in content.files}
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is not there") from error
+    except BROKEN as error:
+        raise DataError(f"{path} cannot be read as numpy arrays: {error}") from error
+
+
+def write_arrays(path: Path, **arrays: np.ndarray) -> None:
+    """An .npz file, whole or not at all."""
+    if path.suffix != ".npz":
+        raise DataError(f"{path}: the answer is written as .npz")
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    try:
+        with files.atomic(path) as temporary:
+            temporary.write_bytes(buffer.getvalue())
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_mapped(
+    path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """An .npy file that `fill` writes to in place, whole or not at all; mapped, for reading."""
+    if min(shape) < 1:
+        raise DataError(f"an answer of the shape {shape} holds nothing: ask for a query and a step")
+    try:
+        with files.atomic(path) as temporary:
+            array = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
+            # A mapped file that meets a full disk later on would end the process.
+            if hasattr(os, "posix_fallocate"):
+                with temporary.open("r+b") as file:
+                    os.posix_fallocate(file.fileno(), 0, temporary.stat().st_size)
+            fill(array)
+            array.flush()
+            del array
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}") from error
+    return np.load(path, mmap_mode="r")
+
+
+@dataclass(frozen=True)
+class Closed:
+    """An array that is not opened: of objects, which are pickles, or of records."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+def read_archive(path: Path) -> dict[str, Any]:
+    """The arrays of an .npz file: of numbers, and short ones of text; others stay closed."""
+    try:
+        if not zipfile.is_zipfile(path):
+            raise DataError(
+                f"{path} is no .npz archive of arrays: its content says otherwise, or it is cut "
+                "short. Write it again with numpy.savez."
+            )
+        found = headers(path)
+        with np.load(path, allow_pickle=False) as content:
+            return {
+                name: content[name] if _opens(shape, dtype) else Closed(shape, dtype)
+                for name, (shape, dtype) in found.items()
+            }
+    except BROKEN as error:
+        raise damaged(path, "an .npz archive", error) from error
+
+
+def read_folder_of_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The .npy files of a folder by their names, mapped."""
+    found = {}
+    for file in sorted(path.glob("*.npy")):
+        try:
+            found[file.stem] = np.load(file, mmap_mode="r", allow_pickle=False)
+        except BROKEN as error:
+            raise damaged(file, "an .npy array", error) from error
+    return found
+
+
+def headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Shapes and types of an archive, without its arrays; sizes that cannot be true are refused.
+
+    What is not an archive has no headers here: an .npy file under another name, for one.
+    """
+    with path.open("rb") as file:
+        start = file.read(6)
+        if start == np.lib.format.MAGIC_PREFIX:
+            file.seek(0)
+            shape, dtype = _header(str(path), file)
+            check_squeezed(f"{path}", size_of(shape, dtype), path.stat().st_size)
+            return {}
+        if not start.startswith(b"PK"):
+            return {}
+    found: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
+    with zipfile.ZipFile(path) as archive:
+        infos = archive.infolist()
+        if len(infos) > MOST:
+            raise DataError(f"{path} holds {len(infos)} arrays; {MOST} are the most that are read")
+        total = sum(info.file_size for info in infos)
+        check_squeezed(f"{path}", total, path.stat().st_size)
+        for info in infos:
+            if not info.filename.endswith(".npy"):
+                continue
+            name = info.filename.removesuffix(".npy")
+            what = f"{name} of {path}"
+            if name in found:
+                raise DataError(f"{path} holds two arrays with the name {name}: keep one of them")
+            check_squeezed(what, info.file_size, info.compress_size)
+            with archive.open(info) as member:
+                found[name] = _header(what, member)
+            if size_of(*found[name]) > info.file_size:
+                raise DataError(
+                    f"{what} claims the shape {found[name][0]} and holds {info.file_size} bytes: "
+                    "it is damaged; write it again"
+                )
+    check_memory(f"{path}", sum(size_of(*header) for header in found.values()))
+    return found
+
+
+def is_case(content: Mapping[str, Any]) -> bool:
+    """Whether an archive is one of `write_npz`."""
+    told = content.get(DESCRIPTION)
+    return told is not None and told.dtype.kind == "U" and told.shape == ()
+
+
+def read_case(path: Path, content: Mapping[str, Any]) -> Case:
+    """The case that `write_npz` wrote."""
+    try:
+        told = json.loads(str(content[DESCRIPTION]))
+        if not isinstance(told, dict) or told.get("format") != layout.FORMAT:
+            raise ValueError("its description is of another format")
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, "a case of ours", error) from error
+    layout.check_version(str(path), told.get("version"))
+    arrays = {name: array for name, array in content.items() if name != DESCRIPTION}
+    return layout.unpack(arrays, layout.texts(str(path), told.get("texts")), str(path))
+
+
+def write_npz(path: Path, case: Case) -> None:
+    """A case as an .npz file, whole or not at all."""
+    arrays, texts = layout.pack(case)
+    for name, array in arrays.items():
+        check_numbers(f"{name} of {path}", array.dtype)
+    told = json.dumps({"format": layout.FORMAT, "version": layout.VERSION, "texts": texts})
+    content: dict[str, Any] = {DESCRIPTION: np.array(told), **arrays}
+    try:
+        with files.atomic(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, allow_pickle=False, **content)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def _opens(shape: tuple[int, ...], dtype: np.dtype) -> bool:
+    return dtype.kind in "biufc" or (dtype.kind in "US" and size_of(shape, dtype) <= TEXT)
+
+
+def _header(what: str, file: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type from the head of an .npy file."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    else:
+        raise DataError(f"{what} is an array of records: store plain arrays of numbers")
+    if any(n < 0 for n in shape):
+        raise DataError(f"{what} claims the shape {shape}: it is damaged; write it again")
+    return shape, dtype

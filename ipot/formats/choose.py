@@ -1,0 +1,202 @@
+"""From cases to a data set: which fields are inputs, which are targets, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ipot.data.own import Dataset
+from ipot.data.own_facts import named
+from ipot.errors import DataError
+from ipot.formats.case import Arrays, Case, CaseReader, Trajectories
+from ipot.formats.channels import Where, all_names, fields_of, scalars_of, source_of
+from ipot.formats.limits import check_memory
+from ipot.formats.names import unknown
+
+
+def dataset_of(
+    cases: CaseReader | Sequence[Case] | Arrays | Trajectories,
+    *,
+    inputs: Sequence[str] = (),
+    targets: Sequence[str] = (),
+    parameters: Sequence[str] = (),
+    where: Where = "points",
+    queries_from: CaseReader | Sequence[Case] | None = None,
+    name: str = "own data",
+    **facts: Any,
+) -> Dataset:
+    """A data set of the fields with these names.
+
+    A field of several components gives as many channels, `name_x`, `name_y`, ...; one of them can
+    be asked for by that name. `where` says which is meant where points and cells have a field of
+    the same name; a field on cells is taken at their centres. A parameter is a number of the case
+    or a field that is the same at all its points. `queries_from` are other cases, one for each,
+    that have the targets. Without inputs the parameters, or else the places of the points, tell
+    cases apart. Arrays need no names; those given choose channels. `facts` are further keywords of
+    `Dataset.from_arrays`.
+    """
+    inputs, targets, parameters = (_list(n) for n in (inputs, targets, parameters))
+    if isinstance(cases, Trajectories):
+        raise DataError(
+            f"{cases.source} holds trajectories: say how many frames go in and come out "
+            "(--history, --lead)"
+        )
+    if isinstance(cases, Arrays):
+        return _of_arrays(cases, inputs, targets, parameters, name, facts)
+    if not targets:
+        there = ", ".join(all_names(cases[0])) if len(cases) else "none"
+        raise DataError(f"targets is empty: say which fields are learned; there are {there}")
+    if not len(cases):
+        raise DataError("there are no cases: nothing can be learned")
+    if queries_from is not None and len(queries_from) != len(cases):
+        raise DataError(
+            f"queries_from has {len(queries_from)} cases and there are {len(cases)}: one for each "
+            "is needed, in the same order"
+        )
+    rows: dict[str, list[np.ndarray]] = {n: [] for n in ("points", "values", "queries", "targets")}
+    numbers: list[np.ndarray] = []
+    labels: dict[str, tuple[str, ...]] = {}
+    units: dict[str, str] = {}
+    held = 0
+    for i in range(len(cases)):
+        case = cases[i]
+        asked = case if queries_from is None else queries_from[i]
+        units |= {**case.units, **asked.units}
+        found: dict[str, tuple[str, ...]] = {}
+        places, values, found["inputs"] = fields_of(case, inputs, "input", where)
+        rows["points"].append(places)
+        rows["values"].append(values)
+        places, values, found["outputs"] = fields_of(asked, targets, "target", where)
+        rows["queries"].append(places)
+        rows["targets"].append(values)
+        scalars, found["parameter_names"] = scalars_of(case, parameters)
+        numbers.append(scalars)
+        labels = labels or found
+        if found != labels:
+            raise DataError(
+                f"{source_of(case, i)} has the channels {_said(found)}, and "
+                f"{source_of(cases[0], 0)} has {_said(labels)}: all cases must "
+                "have the same components"
+            )
+        held += sum(column[-1].nbytes for column in rows.values())
+        check_memory(f"the data up to {source_of(case, i)}", held)
+    _drop_flat([*rows["points"], *rows["queries"]], rows)
+    given: dict[str, Any] = {"queries": _mesh(rows["queries"]), "targets": _even(rows["targets"])}
+    if inputs or not parameters or not isinstance(_mesh(rows["points"]), np.ndarray):
+        given["points"] = _mesh(rows["points"])
+        if _same(rows["points"], rows["queries"]):
+            del given["queries"]
+    if inputs:
+        given["values"] = _even(rows["values"])
+    if parameters:
+        given["parameters"] = np.stack(numbers)
+    return Dataset.from_arrays(
+        **given,
+        inputs=labels["inputs"] if inputs else None,
+        outputs=labels["outputs"],
+        parameter_names=labels["parameter_names"] if parameters else None,
+        units=_channel_units(units, labels["outputs"]) or None,
+        name=name,
+        **facts,
+    )
+
+
+def _of_arrays(
+    arrays: Arrays,
+    inputs: Sequence[str],
+    targets: Sequence[str],
+    parameters: Sequence[str],
+    name: str,
+    facts: Mapping[str, Any],
+) -> Dataset:
+    """Arrays as they are, or some of their channels."""
+    given = {n: getattr(arrays, n) for n in ("points", "queries", "times", "weights")}
+    timed = arrays.times is not None
+    for array, key, chosen, flat, default in (
+        ("values", "inputs", inputs, 1, "value"),
+        ("targets", "outputs", targets, 2 if timed else 1, "target"),
+        ("parameters", "parameter_names", parameters, 0, "parameter"),
+    ):
+        given[array], given[key] = _chosen(arrays, array, key, chosen, flat, default)
+    units = arrays.units.get("targets", "")
+    told = dict.fromkeys(given["outputs"] or (), units) if units else None
+    given |= {"units": told, "name": name, **facts}
+    return Dataset.from_arrays(**given)
+
+
+def _chosen(
+    arrays: Arrays, array: str, key: str, chosen: Sequence[str], flat: int, default: str
+) -> tuple[Any, Any]:
+    """An array with the channels asked for, and their names; `flat` is its rank in one case
+    without an axis for channels."""
+    value, names = getattr(arrays, array), getattr(arrays, key) or None
+    if value is None:
+        if chosen:
+            raise DataError(f"{arrays.source} has no {array}, and {', '.join(chosen)} is asked for")
+        return None, None
+    one = value[0]
+    count = 1 if np.ndim(one) == flat else one.shape[-1]
+    if not chosen:
+        return value, names
+    there = named(key, names, count, default)
+    for name in chosen:
+        if name not in there:
+            raise unknown(name, f"channel of {array} called", arrays.source, there)
+    index = [there.index(name) for name in chosen]
+    if np.ndim(one) == flat or index == list(range(count)):
+        return value, list(chosen)
+    pick = [v[..., index] for v in value] if isinstance(value, list) else value[..., index]
+    return pick, list(chosen)
+
+
+def _drop_flat(places: list[np.ndarray], rows: dict[str, list[np.ndarray]]) -> None:
+    """Leave out last coordinates that are the same for all points of all cases: mesh files always
+    have three, even of a plane."""
+    widths = {p.shape[1] for p in places}
+    if len(widths) > 1:
+        return
+    width = widths.pop()
+    filled = [p for p in places if len(p)]
+    while (
+        width > 1
+        and filled
+        and all((p[:, width - 1] == filled[0][0, width - 1]).all() for p in filled)
+    ):
+        width -= 1
+    for key in ("points", "queries"):
+        rows[key] = [p[:, :width] for p in rows[key]]
+
+
+def _even(arrays: list[np.ndarray]) -> Any:
+    """One array where all have one size, and a list otherwise."""
+    return np.stack(arrays) if len({a.shape for a in arrays}) == 1 else arrays
+
+
+def _mesh(places: list[np.ndarray]) -> np.ndarray | list[np.ndarray]:
+    """One array where all cases have the same places, and a list otherwise."""
+    first = places[0]
+    return first if all(p is first or np.array_equal(p, first) for p in places) else places
+
+
+def _same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+    return all(a is b or np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def _channel_units(units: Mapping[str, str], channels: Sequence[str]) -> dict[str, str]:
+    """Units by channel: a component has those of its field."""
+    out = {}
+    for channel in channels:
+        stem = channel.rpartition("_")[0]
+        if unit := units.get(channel) or units.get(stem, ""):
+            out[channel] = unit
+    return out
+
+
+def _said(found: Mapping[str, tuple[str, ...]]) -> str:
+    return ", ".join(label for labels in found.values() for label in labels)
+
+
+def _list(names: Sequence[str] | str) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)

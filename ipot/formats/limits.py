@@ -1,0 +1,130 @@
+"""What is checked before a file is trusted: that it is there, and that it fits into memory.
+
+A header says how much to allocate. Whoever wrote it may have lied, so that every size is compared
+with the bytes that are there and with the memory that is free before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ipot.errors import DataError
+
+SQUEEZED = 1100
+"""How many bytes one byte of a compressed file can stand for; deflate cannot reach more."""
+SMALL = 2**26
+"""Bytes below which nothing is compared: no file of this size can hurt."""
+
+BROKEN = (
+    *(OSError, EOFError, ValueError, TypeError, KeyError, IndexError, OverflowError),
+    *(NotImplementedError, RuntimeError, MemoryError, SyntaxError, struct.error, zlib.error),
+    zipfile.BadZipFile,
+)
+"""What libraries raise on damaged files: none of them has one error of its own."""
+
+
+def require_file(path: Path) -> Path:
+    """The path, where a file or a folder with something in it is there."""
+    try:
+        if path.is_dir():
+            return path
+        if not path.exists():
+            raise DataError(f"{path} is not there")
+        if path.stat().st_size == 0:
+            raise DataError(f"{path} is empty: it was not written to its end; write it again")
+        with path.open("rb"):
+            return path
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        raise DataError(f"{path} cannot be opened: {_reason(error)}") from error
+
+
+def damaged(path: Path, kind: str, error: Exception) -> DataError:
+    """The refusal of a file that a library could not read."""
+    return DataError(
+        f"{path} cannot be read as {kind}: {_reason(error)}. It is damaged, cut short or of "
+        "another kind than its name says: write or fetch it again."
+    )
+
+
+def unwritable(path: Path, error: Exception) -> DataError:
+    """The refusal of a place that cannot be written to."""
+    return DataError(f"cannot write {path}: {_reason(error)}. Make room or choose another place.")
+
+
+def check_memory(what: str, size: int) -> None:
+    """Refuse what does not fit into the memory that is free."""
+    free = free_memory()
+    if size > SMALL and free is not None and size > free:
+        raise DataError(
+            f"{what} takes {in_words(size)} and {in_words(free)} of memory are free. "
+            "Take fewer cases or points, or single precision."
+        )
+
+
+def check_squeezed(what: str, size: int, held: int) -> None:
+    """Refuse sizes that the bytes of a file cannot stand for: a bomb, or a damaged header."""
+    if size > max(SMALL, SQUEEZED * held):
+        raise DataError(
+            f"{what} claims {in_words(size)} and the file holds {in_words(held)} of it, less than "
+            "any compression explains. It is damaged, or made to exhaust memory: write it again."
+        )
+
+
+def size_of(shape: Sequence[int], dtype: np.dtype) -> int:
+    """Bytes of an array, in whole numbers: products of hostile shapes overflow others."""
+    return math.prod(int(n) for n in shape) * dtype.itemsize
+
+
+def check_numbers(what: str, dtype: np.dtype) -> None:
+    """Refuse arrays of anything but real numbers."""
+    if dtype.kind in "biuf" and dtype.itemsize <= 8:
+        return
+    if dtype.kind == "c":
+        hint = "store real and imaginary parts as two arrays"
+    elif dtype.kind == "O":
+        hint = "objects are pickles, which are never opened; store plain arrays of numbers"
+    elif dtype.kind == "f":
+        hint = "convert to float64"
+    else:
+        hint = "store numbers"
+    raise DataError(f"{what} must hold real numbers, got {dtype}: {hint}")
+
+
+def in_words(size: int) -> str:
+    """Bytes for a reader."""
+    for unit, scale in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= scale:
+            return (
+                f"{size / scale:.3g} {unit}" if size < 1000 * scale else f"{size // scale} {unit}"
+            )
+    return f"{size} bytes"
+
+
+def free_memory() -> int | None:
+    """Bytes that can still be had; None where nothing tells."""
+    found = []
+    try:
+        text = Path("/proc/meminfo").read_text()
+        if line := re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE):
+            found.append(int(line[1]) * 1024)
+        group = Path("/sys/fs/cgroup")
+        limit, used = ((group / f"memory.{name}").read_text() for name in ("max", "current"))
+        found.append(int(limit) - int(used))
+    except (OSError, ValueError):  # not Linux, another layout, or no limit
+        pass
+    return min(found, default=None)
+
+
+def _reason(error: Exception) -> str:
+    """What a library says, on one line and short."""
+    said = str(getattr(error, "strerror", None) or error) or type(error).__name__
+    said = " ".join(said.split())
+    return (said if len(said) <= 200 else said[:197] + "...").rstrip(".")

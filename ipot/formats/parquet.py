@@ -1,0 +1,110 @@
+"""Tables of points as Parquet files, through pyarrow (the extra `table`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ipot import files
+from ipot.errors import DataError
+from ipot.formats.case import Case, CaseReader
+from ipot.formats.columns import MOST, Table, case_column, cases_of, is_told, table_of
+from ipot.formats.limits import BROKEN, check_memory, damaged, unwritable
+
+KEY = b"ipot"
+
+
+def read_parquet(path: Path, *, lenient: bool = False) -> CaseReader:
+    """The cases of a table. `lenient` reads missing values as NaN and notes how many there are."""
+    pq = _pyarrow(path)
+    try:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            return cases_of(_table(path, file, lenient), str(path), "Parquet table of points")
+    except BROKEN as error:
+        raise damaged(path, "a Parquet file", error) from error
+
+
+def write_parquet(path: Path, case: Case) -> None:
+    """A case as a table, whole or not at all."""
+    pq = _pyarrow(path)
+    import pyarrow as pa
+
+    columns, told = table_of(case, path)
+    try:
+        table = pa.table({name: np.ascontiguousarray(a) for name, a in columns.items()})
+        table = table.replace_schema_metadata({KEY: json.dumps(told).encode()})
+        with files.atomic(path) as temporary:
+            pq.write_table(table, temporary)
+    except BROKEN as error:
+        raise unwritable(path, error) from error
+
+
+def _table(path: Path, file: Any, lenient: bool) -> Table:
+    import pyarrow as pa
+
+    schema, rows = file.schema_arrow, file.metadata.num_rows
+    names = schema.names
+    if len(names) > MOST:
+        raise DataError(f"{path} has {len(names)} columns; {MOST} are the most")
+    if len(set(names)) != len(names):
+        raise DataError(f"{path}: two columns have the same name: rename one")
+    if rows < 0:
+        raise DataError(f"{path} claims {rows} rows: it is damaged; write it again")
+    told = _description(schema, names)
+    cases = None if told else case_column(names)
+    for field in schema:
+        kind = field.type
+        if field.name == cases or pa.types.is_boolean(kind):
+            continue
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise DataError(
+                f"{path}: column {field.name} holds {kind} and no numbers. Remove it, or convert "
+                "it to float64."
+            )
+    # Run lengths stand for any number of rows, so that only memory is a measure.
+    check_memory(str(path), 16 * rows * len(names))
+    columns: dict[str, np.ndarray] = {}
+    labels: list[str] | None = None
+    notes = []
+    for name in names:
+        column = file.read(columns=[name]).column(0)
+        if column.null_count:
+            row = int(np.flatnonzero(column.is_null().to_numpy())[0])
+            said = f"{name}: {column.null_count} missing values, the first in row {row} (from 0)"
+            if not lenient or name == cases:
+                raise DataError(f"{path}: {said}. Fill them in or remove these rows.")
+            notes.append(f"{said}. Fill them in or remove these rows.")
+        if name == cases:
+            labels = [str(v) for v in column.to_pylist()]
+            continue
+        values = column.to_numpy()
+        if values.dtype.kind == "f" and not column.null_count:
+            bad = np.flatnonzero(~np.isfinite(values))
+            if len(bad) and not (lenient or told):
+                raise DataError(
+                    f"{path}: the value of {name} in row {bad[0]} (from 0) is no finite number. "
+                    "Fill it in or remove the row."
+                )
+        columns[name] = values if values.dtype.kind in "biuf" else values.astype(np.float64)
+    return Table(columns, labels, cases, told, tuple(notes))
+
+
+def _description(schema: Any, names: list[str]) -> dict[str, Any]:
+    try:
+        told = json.loads((schema.metadata or {})[KEY])
+    except (KeyError, ValueError, RecursionError):
+        return {}
+    return told if is_told(told, names) else {}
+
+
+def _pyarrow(path: Path) -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataError(
+            f"{path}: Parquet files need pyarrow, which is not installed: pip install 'ipot[table]'"
+        ) from error
+    return pyarrow.parquet
