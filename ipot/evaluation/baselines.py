@@ -1,0 +1,201 @@
+"""Simple predictors that a model is held against, on anybody's data.
+
+The mean field knows no input at all. The nearest neighbour answers as the training sample whose
+inputs are closest. The linear model regresses fields on the principal components of the inputs.
+None has a setting: what there is to choose, held-out parts of the training data choose. All are
+scored by the code that scores models.
+
+Samples on one mesh are compared point by point. Where meshes differ, see `ipot.evaluation.frames`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ipot.data.dataset import Dataset
+from ipot.evaluation.components import Matrix, choose, components, regress
+from ipot.evaluation.evaluate import Scores, score
+from ipot.evaluation.frames import Rows
+from ipot.evaluation.tables import Table, tables
+from ipot.samples import Sample
+from ipot.seeds import generator
+from ipot.spec import Spec
+
+TRIED, ASKED = 300, 32
+"""Training samples that a way to compare differing meshes is chosen by, and how many of them are
+held out at the most."""
+AT_ONCE = 256
+"""Samples that are answered together."""
+COEFFICIENTS = 5e7
+"""Numbers of a linear model: beyond, it has fewer components."""
+
+Simple = TypeVar("Simple", bound="Baseline")
+
+
+class Baseline(ABC):
+    """A predictor that is fitted to a table of training data."""
+
+    name: str
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.learn()
+
+    @classmethod
+    def fit(cls: type[Simple], train: Dataset, spec: Spec) -> Simple:
+        """Learn from training data."""
+        return cls.best(tables(train, spec))
+
+    @classmethod
+    def best(cls: type[Simple], found: Sequence[Table]) -> Simple:
+        """Fitted to the table that serves best on a held-out fifth, and then to all of it."""
+        if len(found) == 1 or len(found[0]) < 3:
+            return cls(found[0])
+        order = torch.randperm(len(found[0]), generator=generator(0, "frames"))[:TRIED]
+        held = max(1, min(ASKED, len(order) // 5))
+        asked, kept = order[:held].tolist(), order[held:]
+        errors = []
+        for table in found:
+            simple = cls(table.select(kept))
+            errors.append(score(simple.pairs([table.data[i] for i in asked])).relative_l2)
+        return cls(found[errors.index(min(errors))])
+
+    @abstractmethod
+    def learn(self) -> None:
+        """Take from the table what answers are made of."""
+
+    @abstractmethod
+    def answer(self, samples: Sequence[Sample]) -> Iterator[Tensor]:
+        """The fields (T, M, K) of some samples, in order."""
+
+    def predict(self, sample: Sample) -> Tensor:
+        """The field (T, M, K) of a sample, in the precision of the training targets."""
+        (field,) = self.answer([_at_home(sample)])
+        return field.to(self.table.dtype)
+
+    def pairs(self, samples: Sequence[Sample] | Dataset) -> Iterator[tuple]:
+        """What `score` takes: prediction, targets, no mask, and weights, sample by sample."""
+        for start in range(0, len(samples), AT_ONCE):
+            stop = min(start + AT_ONCE, len(samples))
+            some = [_at_home(samples[i]) for i in range(start, stop)]
+            for sample, field in zip(some, self.answer(some), strict=True):
+                weights = None if sample.weights is None else sample.weights.unsqueeze(0)
+                yield field.unsqueeze(0), sample.truth.unsqueeze(0), None, weights
+
+    def _fields(self, rows: Tensor, samples: Sequence[Sample]) -> Iterator[Tensor]:
+        """Rows of targets as fields at the samples' own queries."""
+        for row, sample in zip(rows, samples, strict=True):
+            yield self.table.frame.field(row.view(self.table.shape), sample)
+
+
+class MeanField(Baseline):
+    """The average of the training targets: a guess without any input."""
+
+    name = "mean field"
+
+    def learn(self) -> None:
+        """The mean over samples, in float64."""
+        table = self.table
+        sums = torch.stack([table.targets(rows).sum(0) for rows in table.blocks()])
+        self.mean = sums.sum(0) / len(table)
+
+    def answer(self, samples: Sequence[Sample]) -> Iterator[Tensor]:
+        """The same for all, at their queries."""
+        return self._fields(self.mean.expand(len(samples), -1), samples)
+
+
+class NearestNeighbour(Baseline):
+    """The targets of the training sample whose inputs are nearest, by Euclidean distance."""
+
+    name = "nearest neighbour"
+
+    def learn(self) -> None:
+        """There is nothing to learn but the lengths of the rows."""
+        table = self.table
+        squares = [table.inputs(rows).square().sum(1) for rows in table.blocks()]
+        self.squares = torch.cat(squares)
+
+    def nearest(self, samples: Sequence[Sample]) -> list[int]:
+        """The number of the training sample nearest to each; the first of several."""
+        table, asked = self.table, self.table.inputs_of(samples)
+        products = torch.cat([asked @ table.inputs(rows).T for rows in table.blocks()], 1)
+        # Differences of large squares tell the few that may be nearest, and not which of them is.
+        few = (self.squares - 2 * products).topk(min(4, len(table)), largest=False).indices
+        few = few.sort(1).values
+        pairs = zip(few, asked, strict=True)
+        exact = torch.stack([(table.inputs(rows) - own).norm(dim=1) for rows, own in pairs])
+        return few.gather(1, exact.argmin(1, keepdim=True)).flatten().tolist()
+
+    def answer(self, samples: Sequence[Sample]) -> Iterator[Tensor]:
+        """The neighbours' targets, carried from their queries to the samples' own."""
+        data, frame = self.table.data, self.table.frame
+        for row, sample in zip(self.nearest(samples), samples, strict=True):
+            yield frame.field_of(data[row], sample)
+
+
+class LinearComponents(MeanField):
+    """Ridge regression of the targets on the principal components of the inputs.
+
+    Linear in fields and parameters alike. How many components and how strong a ridge is chosen by
+    five-fold cross-validation on the training samples, by the relative error that models are
+    scored with; it may choose none, and is then the mean field.
+    """
+
+    name = "linear (PCA)"
+
+    def learn(self) -> None:
+        """Components, their number and the ridge, and the coefficients."""
+        super().learn()
+        table = self.table
+        width = len(self.mean)
+        inputs = Matrix(len(table), table.width, table.inputs)
+        targets = Matrix(len(table), width, lambda rows: table.targets(rows) - self.mean)
+        basis = components(inputs, max(50, int(COEFFICIENTS / width)))
+        scores = inputs.times(basis)
+        self.ridge = choose(scores, targets, self._norms())
+        self.basis = basis[:, : self.ridge.count]
+        self.weights = regress(scores, targets, self.ridge)
+
+    def answer(self, samples: Sequence[Sample]) -> Iterator[Tensor]:
+        """The mean and what the inputs add to it."""
+        rows = self.mean + self.table.inputs_of(samples) @ self.basis @ self.weights
+        return self._fields(rows, samples)
+
+    def _norms(self) -> Tensor:
+        table = self.table
+        norms = torch.cat([table.targets(rows).norm(dim=1) for rows in table.blocks()])
+        return torch.where(norms > 0, norms, 1.0)
+
+
+BASELINES: tuple[type[Baseline], ...] = (MeanField, NearestNeighbour, LinearComponents)
+
+
+def score_baselines(train: Dataset, test: Dataset, spec: Spec) -> dict[str, Scores]:
+    """The scores of all simple predictors, fitted to `train`, on `test`, by name."""
+    test = test.to("cpu")
+    found = tables(train, spec)
+    # Rows can be matched where there are as many of them; a test set may be of another size.
+    found = [t for t in found if not isinstance(t.frame, Rows) or _all_fit(t.frame, test)]
+    return {simple.name: score(simple.best(found).pairs(test)) for simple in BASELINES}
+
+
+def _all_fit(frame: Rows, data: Dataset) -> bool:
+    return all(frame.fits(data[i]) for i in range(len(data)))
+
+
+def _at_home(sample: Sample) -> Sample:
+    """The sample on the CPU, where everything here is done."""
+    if sample.values.device.type == "cpu":
+        return sample
+    there: dict[str, Any] = {
+        f.name: value.cpu()
+        for f in fields(sample)
+        if isinstance(value := getattr(sample, f.name), Tensor)
+    }
+    return replace(sample, **there)
