@@ -28,8 +28,9 @@ class Spec:
 
     `history` past frames of every output lead the input channels, oldest first; the channels behind
     them are static. On a `sphere` points are unit vectors; `latlon` says that they are latitude
-    and longitude in units of 180 degrees. `dt` is the time that one step of a
-    processor advances. A steady problem has one step and `dt` 1.
+    and longitude in units of 180 degrees. `geographic` says that the first two coordinates are
+    longitude and latitude in degrees, which a model is shown as unit vectors (`on_globe`). `dt` is
+    the time that one step of a processor advances. A steady problem has one step and `dt` 1.
     """
 
     name: str
@@ -39,6 +40,10 @@ class Spec:
     periods: tuple[float | None, ...] = ()
     sphere: bool = False
     latlon: bool = False
+    geographic: bool = False
+    region: Bounds = ()
+    """Longitudes and latitudes in degrees that unit vectors come from, and what lies behind them;
+    on a part of the globe, inducing points start there."""
     query_domain: Bounds = ()
     query_periods: tuple[float | None, ...] = ()
     parameters: tuple[str, ...] = ()

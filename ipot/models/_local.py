@@ -19,6 +19,7 @@ from torch import nn
 
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.fourier import FourierFeatures
+from ipot.nn.globe import on_globe
 from ipot.nn.places import spread
 from ipot.spec import Spec
 
@@ -39,7 +40,10 @@ def start_local(model: Any, spec: Spec) -> None:
             getattr(decoder.lift, name).load_state_dict(source)
     latents = getattr(encoder, "latents", None)
     if latents is not None:
-        places = spread(len(latents), spec.domain, sphere=spec.sphere)
+        if spec.region:
+            places = on_globe(spread(len(latents), spec.region))
+        else:
+            places = spread(len(latents), spec.domain, sphere=spec.sphere)
         nothing = torch.zeros(len(places), spec.channels)
         embedded = encoder.lift(encoder.position(places.float()), nothing)
         latents.copy_(F.layer_norm(embedded, embedded.shape[-1:]))

@@ -23,6 +23,7 @@ from ipot.data.statistics import Statistics
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import IpotError, RunError, UnknownName, Unsupported
+from ipot.models._globe import place, seen_spec
 from ipot.models._wrappers import wrap
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
@@ -42,7 +43,7 @@ WHOLE = frozenset({Need.GRID, Need.FIXED_POINTS, Need.SAME_POINTS, Need.EDGES})
 """Needs that are met by all input points together, and not by some of them."""
 
 FACTS = (
-    *("inputs", "history", "outputs", "parameters", "sphere", "latlon"),
+    *("inputs", "history", "outputs", "parameters", "sphere", "latlon", "geographic"),
     *("domain", "periods", "query_domain", "query_periods"),
 )
 """What two problems must share for weights of one to be a start for the other."""
@@ -163,13 +164,13 @@ def build_model(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
-            inner = kind(config, spec)
+            inner = kind(config, seen_spec(spec))
         except Unsupported as error:
             raise Unsupported(f"{str(error).rstrip('.')}. {able(spec, besides=name)}") from error
         except (ValueError, TypeError, RuntimeError) as error:
             raise RunError(f"the settings of {name} do not fit {spec.name}: {error}") from error
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
-    return wrap(inner, statistics or Statistics.identity(*sizes))
+    return place(wrap(inner, statistics or Statistics.identity(*sizes)), spec)
 
 
 def able(spec: Spec, besides: str = "") -> str:

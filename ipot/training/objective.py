@@ -53,8 +53,32 @@ class RelativeL2:
         return self.error(model(batch), batch.truth, batch.query_mask)
 
 
+class BalancedL2(RelativeL2):
+    """The same with every output channel divided by its own size, so that a pressure of 1e5 does
+    not drown a velocity of 1. With one channel it is the plain one."""
+
+    def __init__(self, scale: Float[Tensor, " K"]) -> None:
+        self.scale = scale
+
+    @cached_property
+    def error(self) -> nn.Module:
+        """What compares."""
+        return MeanRelativeL2(self.scale)
+
+    def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
+        """Nothing of its own; its scales go where the model is."""
+        self.error.to(next(model.parameters()).device)
+        return ()
+
+
 class MeanRelativeL2(nn.Module):
-    """The mean over samples of the relative L2 error."""
+    """The mean over samples of the relative L2 error, of channels in a scale if one is given."""
+
+    scale: Tensor | None
+
+    def __init__(self, scale: Float[Tensor, " K"] | None = None) -> None:
+        super().__init__()
+        self.register_buffer("scale", None if scale is None else scale.float())
 
     def forward(
         self,
@@ -63,4 +87,6 @@ class MeanRelativeL2(nn.Module):
         mask: Bool[Tensor, "B M"] | None = None,
     ) -> Float[Tensor, ""]:
         """One number for a batch."""
+        if self.scale is not None:
+            prediction, target = prediction / self.scale, target / self.scale
         return relative_l2(prediction, target, mask=mask).mean()

@@ -1,0 +1,312 @@
+"""Your own data: arrays in, a data set out that knows what it is.
+
+data = ipot.Dataset.from_arrays(points=x, values=a, queries=y, targets=u)
+train, test = data.split(0.8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ipot.data.dataset import Ragged, Stacked
+from ipot.data.own_arrays import Column, array, column, is_listed, same_count
+from ipot.data.own_facts import bounds, named, origin_of, periods_of, snapped, step_of
+from ipot.data.own_join import joined, places, unrolled
+from ipot.data.own_layout import Layout
+from ipot.errors import DataError
+from ipot.samples import Sample, collate
+from ipot.spec import Need, Spec
+
+__all__ = ["Dataset", "Layout"]
+
+
+class Dataset:
+    """Samples of one's own, with the facts that a model is sized from."""
+
+    def __init__(self, data: Stacked | Ragged, spec: Spec, layout: Layout | None = None) -> None:
+        self.data, self.spec, self.layout = data, spec, layout or Layout()
+
+    @classmethod
+    def from_arrays(
+        cls,
+        *,
+        targets: Any,
+        points: Any = None,
+        values: Any = None,
+        queries: Any = None,
+        parameters: Any = None,
+        times: Any = None,
+        weights: Any = None,
+        inputs: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None,
+        parameter_names: Sequence[str] | None = None,
+        units: Mapping[str, str] | None = None,
+        periods: Mapping[int, float] | Sequence[float | None] | None = None,
+        geographic: bool = False,
+        name: str = "own data",
+    ) -> Dataset:
+        """Arrays with a leading axis for samples, or lists of arrays where meshes differ.
+
+        points      (N, D) shared by all samples, (S, N, D), or a list of (N_i, D)
+        values      (S, N, C) or (S, N), or a list: what is known at the points
+        queries     as points; where the targets are. The points unless said
+        targets     (S, M, K) or (S, M), or a list; with `times` (S, T, M, K) or (S, T, M)
+        parameters  (S, P) or (S): numbers that hold for a whole sample
+        times       T times at which the targets are, multiples of one step
+        weights     (M), (S, M) or a list: what each query counts in the error
+        periods     {axis: period} of coordinates that wrap around
+        geographic  the first two coordinates are longitude and latitude in degrees
+
+        Without `points` the parameters alone tell samples apart; without `values` the places of
+        the points do. On a grid all of them may have its axes instead of N or M, with places
+        (H, W, 2) and values (S, H, W).
+        """
+        timed, axes = times is not None, [_axes(p) for p in (points, queries)]
+        name_asked, asked = ("points", points) if queries is None else ("queries", queries)
+        asked, targets = unrolled(name_asked, asked, "targets", targets, lead=2 if timed else 1)
+        if values is not None:
+            points, values = unrolled("points", points, "values", values)
+        elif queries is None:
+            points = asked
+        queries = queries if queries is None else asked
+        wanted = column("targets", targets, (2, 3) if timed else (1, 2))
+        flat_targets = wanted.first.ndim == (2 if timed else 1)
+        origin = origin_of(points, queries, geographic=geographic)
+        given: dict[str, Column] = {}
+        if points is not None:
+            given["points"] = places("points", points, wanted.count, origin)
+        if values is not None:
+            if points is None:
+                raise DataError("values are given without points: say where they are, points=...")
+            given["values"] = column("values", values, (1, 2))
+        if queries is not None:
+            given["queries"] = places("queries", queries, wanted.count, origin)
+        if parameters is not None:
+            given["parameters"] = column("parameters", parameters, (0, 1))
+        if weights is not None:
+            given["weights"] = column("weights", weights, (1,), shared_rank=1)
+        same_count([wanted, *given.values()])
+        if "points" not in given and "queries" not in given:
+            raise DataError("neither points nor queries are given: say where the targets are")
+        if "points" not in given and "parameters" not in given:
+            raise DataError(
+                "neither points nor parameters are given: there is nothing to predict from"
+            )
+        layout = Layout(
+            flat_values="values" in given and given["values"].first.ndim == 1,
+            flat_targets=flat_targets,
+            flat_parameters="parameters" in given and given["parameters"].first.ndim == 0,
+            timed=timed,
+            origin=() if origin is None else tuple(float(v) for v in origin),
+        )
+        data = joined(
+            given,
+            wanted,
+            times,
+            flat=(layout.flat_values, layout.flat_targets, layout.flat_parameters),
+        )
+        grids = data[0].grid, data[0].query_grid
+        curved = [
+            _axes(place) != before and grid is None
+            for place, before, grid in zip((points, queries), axes, grids, strict=True)
+        ]
+        return cls.of(
+            data,
+            layout=replace(layout, curved=any(curved)),
+            inputs=inputs,
+            outputs=outputs,
+            parameter_names=parameter_names,
+            units=units,
+            periods=periods,
+            geographic=geographic,
+            name=name,
+        )
+
+    @classmethod
+    def from_samples(cls, samples: Sequence[Sample], **facts: Any) -> Dataset:
+        """Samples as they are; the keywords are those of `from_arrays` that name and describe."""
+        samples = list(samples)
+        if not samples:
+            raise DataError("samples is empty: there is nothing to learn from")
+        for i, sample in enumerate(samples):
+            if not isinstance(sample, Sample):
+                raise DataError(f"samples[{i}] is a {type(sample).__name__}, not an ipot.Sample")
+            _refuse_unlike(i, sample, samples[0])
+        times = snapped(samples[0].times)
+        samples = [
+            replace(s.astype(torch.float32), index=i, times=times) for i, s in enumerate(samples)
+        ]
+        layout = facts.pop("layout", Layout(timed=len(samples[0].times) > 1))
+        return cls.of(_held(samples), layout=layout, **facts)
+
+    @classmethod
+    def of(
+        cls,
+        data: Stacked | Ragged,
+        *,
+        layout: Layout | None = None,
+        inputs: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None,
+        parameter_names: Sequence[str] | None = None,
+        units: Mapping[str, str] | None = None,
+        periods: Mapping[int, float] | Sequence[float | None] | None = None,
+        geographic: bool = False,
+        history: int = 0,
+        name: str = "own data",
+    ) -> Dataset:
+        """Samples that are a data set already, with the facts that are found in them or told."""
+        first = data[0]
+        scalars = 0 if first.parameters is None else len(first.parameters)
+        outputs = named("outputs", outputs, first.truth.shape[-1], "target")
+        domain, query_domain = bounds(data, geographic=geographic)
+        wraps = periods_of(periods, domain, "points")
+        same = len(domain) == len(query_domain)
+        dt, steps = step_of(first.times)
+        units = units or {}
+        layout = layout or Layout(timed=len(first.times) > 1)
+        layout = replace(
+            layout, alone=not len(first.points), times=first.times if layout.timed else ()
+        )
+        spec = Spec(
+            name=name,
+            inputs=named("inputs", inputs, first.values.shape[-1], "value"),
+            outputs=outputs,
+            parameters=named("parameter_names", parameter_names, scalars, "parameter"),
+            domain=domain,
+            periods=wraps,
+            query_domain=query_domain,
+            query_periods=wraps if same else periods_of(None, query_domain, "queries"),
+            units=tuple(units.get(output, "") for output in outputs) if units else (),
+            geographic=geographic,
+            dt=dt,
+            steps=steps,
+            history=history,
+            **_structure(data),
+        )
+        return cls(data, spec, layout)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.data[index]
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (self[i] for i in range(len(self)))
+
+    def select(self, index: Sequence[int]) -> Dataset:
+        """Some of the samples; the facts stay those of all."""
+        index = [int(i) for i in index]
+        if not index:
+            raise DataError("no sample is chosen")
+        return Dataset(self.data.select(index), self.spec, self.layout)
+
+    def moved(self, origin: tuple[float, ...]) -> Dataset:
+        """The same places counted from another origin, as a model counts them."""
+        if origin == self.layout.origin:
+            return self
+        none = (0.0,) * self.spec.dimension
+        own, other = (torch.tensor(o or none).double() for o in (self.layout.origin, origin))
+        samples = [self[i] for i in range(len(self))]
+        # A mesh that samples share is moved once, and stays shared.
+        places = {id(t): t for s in samples for t in (s.points, s.queries)}
+        shared = {key: (t.double() + (own - other)).float() for key, t in places.items()}
+        samples = [
+            replace(s, points=shared[id(s.points)], queries=shared[id(s.queries)]) for s in samples
+        ]
+        layout = replace(self.layout, origin=origin)
+        return Dataset(_held(samples), self.spec, layout)
+
+    def split(self, train: float = 0.8, *, seed: int = 0) -> tuple[Dataset, Dataset]:
+        """Two data sets, the first with a fraction of the samples, drawn at random."""
+        if not 0 < train < 1:
+            raise DataError(f"train must lie between 0 and 1, got {train}")
+        count = min(len(self) - 1, max(1, round(train * len(self))))
+        if len(self) < 2:
+            raise DataError("one sample cannot be split: give at least two")
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).tolist()
+        return self.select(sorted(order[:count])), self.select(sorted(order[count:]))
+
+    def describe(self) -> list[str]:
+        """What it holds, in lines."""
+        spec, shown = self.spec, self if not self.data.stacked else [self[0]]
+        said = []
+        for word, found in (
+            ("points", {len(s.points) for s in shown}),
+            ("queries", {s.queries.shape[-2] for s in shown}),
+        ):
+            low, high = min(found), max(found)
+            said.append(f"{low} {word}" if low == high else f"{low} to {high} {word}")
+        lines = [f"{len(self)} samples, {' and '.join(said)} each"]
+        if spec.inputs:
+            lines.append(f"in: {', '.join(spec.inputs)}")
+        if spec.parameters:
+            lines.append(f"parameters: {', '.join(spec.parameters)}")
+        lines.append(f"out: {', '.join(spec.outputs)}")
+        if spec.steps > 1:
+            lines.append(f"{spec.steps} steps of {spec.dt:g}")
+        return lines
+
+    def __repr__(self) -> str:
+        return f"<ipot.Dataset: {'; '.join(self.describe())}>"
+
+
+def _axes(places: Any) -> int:
+    """How many axes places have that are one array."""
+    return 0 if places is None or is_listed(places) else array("points", places).ndim
+
+
+def _held(samples: list[Sample]) -> Stacked | Ragged:
+    """Stacked where all samples have one size, and edges are not kept."""
+    shapes = {(s.points.shape, s.queries.shape, s.grid, s.query_grid) for s in samples}
+    if len(shapes) > 1 or any(s.edges is not None for s in samples):
+        return Ragged(samples)
+    for name in ("points", "queries"):
+        rows = [getattr(s, name) for s in samples]
+        if all(torch.equal(r, rows[0]) for r in rows):
+            samples = [replace(s, **{name: rows[0]}) for s in samples]
+    return Stacked(replace(collate(samples), index=None))
+
+
+def _refuse_unlike(i: int, sample: Sample, first: Sample) -> None:
+    """Refuse a sample that is of another kind than the first."""
+    if sample.targets is None:
+        raise DataError(f"samples[{i}] has no targets: there is nothing to learn from it")
+    for name in ("points", "values", "queries", "targets", "parameters", "weights"):
+        one, other = getattr(sample, name), getattr(first, name)
+        if (one is None) != (other is None):
+            raise DataError(f"samples[{i}] and samples[0]: only one of them has {name}")
+        if one is None:
+            continue
+        if name != "weights" and one.shape[-1] != other.shape[-1]:
+            raise DataError(
+                f"samples[{i}] has {name} {tuple(one.shape)}, samples[0] {tuple(other.shape)}: "
+                "the last axis must be the same"
+            )
+        if not bool(torch.isfinite(one).all()):
+            raise DataError(f"{name} of samples[{i}] holds values that are not finite")
+    if sample.times != first.times:
+        raise DataError(f"samples[{i}] has the times {sample.times}, samples[0] {first.times}")
+
+
+def _structure(data: Stacked | Ragged) -> dict[str, Any]:
+    """What systems that need more than points may rely on."""
+    first, provides = data[0], set()
+    if isinstance(data, Stacked):
+        if len(data.data.points) == 1:
+            provides.add(Need.FIXED_POINTS)
+        d = data.data
+        if d.points.shape == d.queries.shape and torch.equal(d.points, d.queries):
+            provides.add(Need.SAME_POINTS)
+        if first.grid is not None:
+            provides.add(Need.GRID)
+    elif all(s.points is s.queries for s in data.samples):
+        provides.add(Need.SAME_POINTS)
+    shape: tuple[int, ...] = ()
+    if Need.FIXED_POINTS in provides and len(first.points):
+        shape = first.grid or (len(first.points),)
+    return {"provides": frozenset(provides), "shape": shape}

@@ -1,0 +1,190 @@
+"""Facts that are found in data: where they lie, how they repeat, what they are called."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ipot.data.dataset import Ragged, Stacked
+from ipot.data.own_arrays import array, is_listed
+from ipot.errors import DataError
+from ipot.spec import Bounds
+
+FAR = 1000.0
+"""Times their own extent that coordinates may lie from zero before an origin is taken off them."""
+MOST_STEPS = 1000
+"""Steps between the first time and the last."""
+
+
+def named(argument: str, names: Sequence[str] | None, count: int, default: str) -> tuple[str, ...]:
+    """Names for channels: those given, which must be as many and differ, or numbered ones."""
+    if names is None:
+        return (default,) if count == 1 else tuple(f"{default}_{i}" for i in range(count))
+    names = (names,) if isinstance(names, str) else tuple(str(n) for n in names)
+    if len(names) != count:
+        raise DataError(f"{argument} names {len(names)} channels, and there are {count}")
+    if len(set(names)) != len(names):
+        raise DataError(f"{argument} names a channel twice: {', '.join(names)}")
+    return names
+
+
+def bounds(data: Stacked | Ragged, *, geographic: bool = False) -> tuple[Bounds, Bounds]:
+    """The boxes that points and queries lie in: one for both where they have as many coordinates.
+
+    A side without extent is given one, so that it can be divided by.
+    """
+    if isinstance(data, Stacked):
+        points, queries = [data.data.points], [data.data.queries]
+    else:
+        points = [s.points for s in data.samples]
+        queries = [s.queries for s in data.samples]
+    if len(points[0]) and points[0].shape[-1] == queries[0].shape[-1]:
+        box = _box([*points, *queries])
+        boxes = box, box
+    else:
+        asked = _box(queries)
+        boxes = (_box(points) if any(p.numel() for p in points) else asked), asked
+    if geographic:
+        for box in boxes:
+            _refuse_not_geographic(box)
+    return boxes
+
+
+def periods_of(
+    periods: Mapping[int, float] | Sequence[float | None] | None, domain: Bounds, name: str
+) -> tuple[float | None, ...]:
+    """A period or None for every coordinate."""
+    if periods is None:
+        return (None,) * len(domain)
+    if not isinstance(periods, Mapping):
+        if len(periods) != len(domain):
+            raise DataError(
+                f"periods has {len(periods)} entries for {len(domain)} coordinates: give a period "
+                "or None for each, or {axis: period}"
+            )
+        periods = {axis: p for axis, p in enumerate(periods) if p is not None}
+    found: list[float | None] = [None] * len(domain)
+    for axis, period in periods.items():
+        if axis not in range(len(domain)):
+            raise DataError(f"periods names axis {axis}; {name} have axes 0 to {len(domain) - 1}")
+        low, high = domain[axis]
+        if not (math.isfinite(period) and period > 0):
+            raise DataError(f"the period of axis {axis} must be positive, got {period}")
+        if high - low > period * (1 + 1e-6):
+            raise DataError(
+                f"{name} reach from {low:g} to {high:g} along axis {axis}, more than its period "
+                f"{period:g}"
+            )
+        found[axis] = float(period)
+    return tuple(found)
+
+
+def step_of(times: tuple[float, ...]) -> tuple[float, int]:
+    """The step that all times are multiples of, and how many the last one is."""
+    if not all(math.isfinite(t) and t > 0 for t in times) or list(times) != sorted(set(times)):
+        raise DataError(
+            f"times must be positive and increase, got {_shown(times)}. Time 0 is the input itself."
+        )
+    gaps = np.diff([0.0, *times])
+    step = float(min(gaps))
+    counts = np.asarray(times) / step
+    if np.abs(counts - counts.round()).max() > 1e-3 or counts[-1] > MOST_STEPS:
+        raise DataError(
+            f"times must be whole multiples of one step, {MOST_STEPS} at most: {_shown(times)}. "
+            "For other times make time one more coordinate of the queries."
+        )
+    # The last time knows the step best.
+    return times[-1] / round(counts[-1]), round(counts[-1])
+
+
+def snapped(times: tuple[float, ...]) -> tuple[float, ...]:
+    """Times as exact multiples of their step: a model counts steps, and takes no others."""
+    step, _ = step_of(times)
+    return tuple(step * round(t / step) for t in times)
+
+
+def origin_of(points: Any, queries: Any, *, geographic: bool) -> np.ndarray | None:
+    """What to take off coordinates that lie far from zero for their extent, as map grids do:
+    float32 would round away what tells neighbours apart. None where that is not needed."""
+    if geographic:
+        return None
+    boxes = [_extent(name, a) for name, a in (("points", points), ("queries", queries))]
+    boxes = [b for b in boxes if b is not None]
+    if not boxes or len({len(b[0]) for b in boxes}) > 1:
+        return None
+    low = np.min([b[0] for b in boxes], axis=0)
+    high = np.max([b[1] for b in boxes], axis=0)
+    far = np.maximum(np.abs(low), np.abs(high)) > FAR * (high - low)
+    far &= (high > low) & np.isfinite(low) & np.isfinite(high)
+    return np.where(far, np.round((low + high) / 2), 0.0) if far.any() else None
+
+
+def grid_of(points: Tensor) -> tuple[int, ...] | None:
+    """The shape of the lattice that points (N, D) are row by row, if they are one."""
+    count, dimension = points.shape
+    if dimension not in (1, 2, 3) or count < 2**dimension:
+        return None
+    if dimension == 1:
+        return (count,) if bool((points.diff(dim=0) > 0).all()) else None
+    shape, left = [], points
+    for axis in range(dimension):
+        lines = torch.unique_consecutive(left[:, axis])
+        if len(lines) < 2 or len(left) % len(lines) or not bool((lines.diff() > 0).all()):
+            return None
+        shape.append(len(lines))
+        left = left[: len(left) // len(lines)]
+    if math.prod(shape) != count:
+        return None
+    nodes = points.reshape(*shape, dimension)
+    for axis in range(dimension):
+        first = nodes[..., axis].movedim(axis, 0).reshape(shape[axis], -1)
+        if not bool((first == first[:, :1]).all()):
+            return None
+    return tuple(shape)
+
+
+def _box(places: Sequence[Tensor]) -> Bounds:
+    places = [p.reshape(-1, p.shape[-1]) for p in places if p.numel()]
+    low = torch.stack([p.amin(0) for p in places]).amin(0).double()
+    high = torch.stack([p.amax(0) for p in places]).amax(0).double()
+    same = high <= low
+    low, high = torch.where(same, low - 0.5, low), torch.where(same, high + 0.5, high)
+    return tuple((float(a), float(b)) for a, b in zip(low, high, strict=True))
+
+
+def _extent(name: str, given: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    if given is None:
+        return None
+    arrays = [array(name, a) for a in given] if is_listed(given) else [array(name, given)]
+    rows = [
+        a.reshape(-1, a.shape[-1] if a.ndim > 1 else 1).astype(np.float64) for a in arrays if a.size
+    ]
+    if not rows or len({r.shape[1] for r in rows}) > 1:
+        return None
+    return np.min([r.min(0) for r in rows], axis=0), np.max([r.max(0) for r in rows], axis=0)
+
+
+def _refuse_not_geographic(box: Bounds) -> None:
+    if len(box) < 2:
+        raise DataError("geographic: expected longitude and latitude, got one coordinate")
+    (west, east), (south, north) = box[:2]
+    if south < -90.01 or north > 90.01:
+        raise DataError(
+            f"geographic: the second coordinate must be the latitude, -90 to 90 degrees, got "
+            f"{south:g} to {north:g}. The order is (longitude, latitude)."
+        )
+    if west < -360.01 or east > 720.01:
+        raise DataError(
+            f"geographic: the first coordinate must be the longitude in degrees, got {west:g} to "
+            f"{east:g}"
+        )
+
+
+def _shown(times: Sequence[float]) -> str:
+    shown = ", ".join(f"{t:g}" for t in times[:6])
+    return f"({shown}{', ...' if len(times) > 6 else ''})"

@@ -1,0 +1,207 @@
+"""Columns of arrays side by side: whole tensors where all samples have one size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ipot.data.dataset import Ragged, Stacked
+from ipot.data.own_arrays import Column, array, is_listed, tensor
+from ipot.data.own_facts import grid_of, snapped
+from ipot.errors import DataError
+from ipot.samples import Batch, Sample
+
+
+def places(name: str, given: Any, count: int | None, origin: np.ndarray | None) -> Column:
+    """Coordinates: one mesh for all, or one for each sample; a line may leave out its axis."""
+    if is_listed(given):
+        each = [array(f"{name}[{i}]", a) for i, a in enumerate(given)]
+        each = [a[:, None] if a.ndim == 1 else a for a in each]
+        for i, a in enumerate(each):
+            if a.ndim != 2 or a.shape[1] != each[0].shape[-1]:
+                raise DataError(
+                    f"{name}[{i}] must be (n, {each[0].shape[-1]}) like {name}[0], got {a.shape}"
+                )
+        found = [tensor(f"{name}[{i}]", a, origin) for i, a in enumerate(each)]
+        if len({t.shape for t in found}) != 1:
+            return Column(name, each=tuple(found))
+        if all(torch.equal(t, found[0]) for t in found):
+            return _counted(name, found[0], len(found), count)
+        return Column(name, stacked=torch.stack(found))
+    whole = array(name, given)
+    if whole.ndim == 1:
+        whole = whole[:, None]
+    if whole.ndim not in (2, 3) or not whole.shape[-1]:
+        raise DataError(
+            f"{name} must be (N, D) for one mesh of all samples, (S, N, D), or a list of (N_i, D); "
+            f"got shape {whole.shape}"
+        )
+    if whole.ndim == 2:
+        return Column(name, shared=tensor(name, whole, origin))
+    found = tensor(name, whole, origin)
+    if len(found) > 1 and bool((found == found[:1]).all()):
+        return _counted(name, found[0], len(found), count)
+    return Column(name, stacked=found)
+
+
+def _counted(name: str, mesh: torch.Tensor, found: int, count: int | None) -> Column:
+    """One mesh that was given for every sample again, as one."""
+    if count is not None and found != count:
+        raise DataError(f"{name} has {found} samples, targets have {count}")
+    return Column(name, shared=mesh)
+
+
+def unrolled(
+    name: str, places: Any, rows_name: str, rows: Any, *, lead: int = 1
+) -> tuple[Any, Any]:
+    """Places (H, W, 2) and rows (S, H, W, ...) of a grid as (H W, 2) and (S, H W, ...).
+
+    Other arguments are given back as they are. Places (S, N, D) look alike where there are as many
+    samples as lines: then they are a grid if they are a lattice. `lead` axes of the rows lie in
+    front of the grid's.
+    """
+    if places is None or is_listed(places) or is_listed(rows):
+        return places, rows
+    where, what = array(name, places), array(rows_name, rows)
+    if what.ndim == lead + 1 and where.ndim > 2:
+        where = where.reshape(-1, where.shape[-1]) if _sized(where, what, lead) else where
+        return where, what
+    grid = where.shape[:-1]
+    if len(grid) < 2 or what.shape[lead : lead + len(grid)] != grid:
+        return places, rows
+    flat = where.reshape(-1, where.shape[-1])
+    per_sample = len(grid) == 2 and len(where) == len(what) and what.shape[lead] == grid[1]
+    if per_sample and grid_of(torch.from_numpy(flat.astype(np.float64))) != grid:
+        return places, rows
+    rest = what.shape[lead + len(grid) :]
+    return flat, what.reshape(*what.shape[:lead], len(flat), *rest)
+
+
+def _sized(where: np.ndarray, what: np.ndarray, lead: int) -> bool:
+    """Whether rows that lie in one axis are those of a grid of places, unrolled already."""
+    nodes = where.size // where.shape[-1]
+    return what.shape[lead] == nodes and len(where) != len(what)
+
+
+def joined(
+    given: dict[str, Column],
+    targets: Column,
+    times: Any,
+    *,
+    flat: tuple[bool, bool, bool],
+) -> Stacked | Ragged:
+    """Samples from checked columns.
+
+    `flat` says of values, targets and parameters whether they lack an axis for channels.
+    """
+    steps = (1.0,) if times is None else _times(times)
+    flat_values, flat_targets, flat_parameters = flat
+    targets = _widened(targets, flat_targets)
+    if times is None:
+        targets = targets.map(lambda t: t.unsqueeze(-3))
+    queries = given["queries"] if "queries" in given else given["points"]
+    points = given.get("points") or Column("points", shared=torch.zeros(0, queries.first.shape[-1]))
+    values = _widened(given["values"], flat_values) if "values" in given else None
+    scalars = _widened(given["parameters"], flat_parameters) if "parameters" in given else None
+    weights = given.get("weights")
+    _refuse_rows(targets, queries)
+    if values is not None:
+        _refuse_rows(values, points)
+    if weights is not None:
+        _refuse_rows(weights, queries, axis=-1)
+    if "points" in given:
+        _refuse_empty(points)
+    _refuse_empty(queries)
+    found = sorted(set(targets.sizes(-3)))
+    if found != [len(steps)]:
+        raise DataError(f"targets have {_words(found)} times, and `times` has {len(steps)}")
+    if values is None:
+        values = points.map(lambda t: t[..., :0])
+    columns = (points, values, queries, targets, *([] if weights is None else [weights]))
+    if all(c.each is None for c in columns):
+        return _stacked(points, values, queries, targets, scalars, weights, steps)
+    return Ragged(
+        [
+            Sample(
+                points=points.of(i),
+                values=values.of(i),
+                queries=queries.of(i),
+                targets=targets.of(i),
+                times=steps,
+                parameters=None if scalars is None else scalars.of(i),
+                weights=None if weights is None else weights.of(i),
+                index=i,
+            )
+            for i in range(targets.count or 0)
+        ]
+    )
+
+
+def _stacked(points, values, queries, targets, scalars, weights, times) -> Stacked:
+    """All samples as whole tensors; a mesh that they share is kept once."""
+    own = values.stacked
+    if own is None:
+        own = values.shared.expand(targets.count, -1, -1)
+    places = points.led()
+    return Stacked(
+        Batch(
+            points=places,
+            values=own,
+            queries=places if queries is points else queries.led(),
+            targets=targets.stacked,
+            times=times,
+            parameters=None if scalars is None else scalars.stacked,
+            weights=None if weights is None else weights.led(),
+            grid=None if points.shared is None else grid_of(points.shared),
+            query_grid=None if queries.shared is None else grid_of(queries.shared),
+        ),
+        check=False,  # every column was
+    )
+
+
+def _widened(found: Column, flat: bool) -> Column:
+    """With an axis for channels, and as many of them in every sample."""
+    if flat:
+        return found.map(lambda t: t.unsqueeze(-1))
+    widths = found.sizes(-1)
+    for i, width in enumerate(widths):
+        if width != widths[0]:
+            raise DataError(
+                f"{found.name}[{i}] has {width} channels, {found.name}[0] has {widths[0]}"
+            )
+    return found
+
+
+def _times(times: Any) -> tuple[float, ...]:
+    found = array("times", times)
+    if found.ndim != 1 or not len(found):
+        raise DataError(f"times must be a list of numbers, got shape {found.shape}")
+    return snapped(tuple(float(t) for t in found))
+
+
+def _refuse_rows(rows: Column, places: Column, *, axis: int = -2) -> None:
+    """Refuse rows that are not as many as the places they belong to."""
+    own, theirs = rows.sizes(axis), places.sizes(-2)
+    for i in range(max(len(own), len(theirs))):
+        a, b = min(i, len(own) - 1), min(i, len(theirs) - 1)
+        if own[a] != theirs[b]:
+            ragged = rows.each is not None or places.each is not None
+            where = f" in sample {i}" if ragged else ""
+            raise DataError(
+                f"{rows.name} have {own[a]} rows{where} and {places.name} {theirs[b]}: one is "
+                f"needed for each. Without the axis of samples {rows.name} are "
+                f"{tuple(rows.of(a).shape)}, {places.name} {tuple(places.of(b).shape)}."
+            )
+
+
+def _refuse_empty(places: Column) -> None:
+    sizes = places.sizes(-2)
+    if min(sizes) == 0:
+        where = "" if places.shared is not None else f" of sample {sizes.index(0)}"
+        raise DataError(f"{places.name}{where} hold no row: leave that sample out")
+
+
+def _words(numbers: list[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
