@@ -46,7 +46,7 @@ $(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(PIP) install -q -c constraints.txt -e '.[test,log,weather]'
+	$(PIP) install -q -c constraints.txt -e '.[test,log,weather,mesh,table,export,hub]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.core

@@ -2,6 +2,10 @@
 
 import ipot
 
+data = ipot.Dataset.from_arrays(points=x, values=a, queries=y, targets=u)
+model = ipot.fit(data, minutes=5)                       # on your own data
+u_new = model.predict(points=x_new, values=a_new, queries=y_new)
+
 ipot.run(ipot.experiment("darcy"), "runs/darcy")        # generate, train
 surrogate = ipot.load("runs/darcy")
 u = surrogate.predict(points, values, queries)          # numpy in, numpy out
@@ -13,7 +17,10 @@ from typing import Any
 
 from ipot.version import __version__
 
-_OFFERED = ("Experiment", "Question", "Surrogate", "ask", "experiment", "load", "resume", "run")
+_OFFERED = (
+    *("Dataset", "Experiment", "Fitted", "Question", "Sample", "Surrogate"),
+    *("ask", "experiment", "fit", "from_pretrained", "load", "resume", "run"),
+)
 __all__ = ["__version__", *_OFFERED]
 
 

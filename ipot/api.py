@@ -11,10 +11,17 @@ import numpy as np
 import torch
 
 from ipot.data import fill
+from ipot.data.own import Dataset, Layout
 from ipot.device import choose
 from ipot.errors import DataError, Unsupported
+from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
+from ipot.own.fit import fit
+from ipot.own.folder import is_saved, read_folder
+from ipot.own.hub import fetch_from_hub
+from ipot.own.series import Series
+from ipot.own.surrogate import Fitted
 from ipot.problems.base import GridProblem, Problem
 from ipot.recipes.experiment import Experiment, experiment, restore, resume, run
 from ipot.recipes.studies import Question, ask, warn_outside
@@ -24,7 +31,21 @@ from ipot.spec import Need
 WHOLE_ROWS = 1 << 21
 """Points, or queries times steps, that go to a GPU at once; more travel in chunks."""
 
-__all__ = ["Experiment", "Question", "Surrogate", "ask", "experiment", "load", "resume", "run"]
+__all__ = [
+    "Dataset",
+    "Experiment",
+    "Fitted",
+    "Question",
+    "Sample",
+    "Surrogate",
+    "ask",
+    "experiment",
+    "fit",
+    "from_pretrained",
+    "load",
+    "resume",
+    "run",
+]
 
 
 CHECKED_AT_ONCE = 1 << 20
@@ -138,11 +159,39 @@ class Surrogate:
         )
 
 
-def load(path: Path | str, *, device: str = "auto", weights: str = "best") -> Surrogate:
-    """A trained operator from a run folder."""
+def load(
+    path: Path | str, *, device: str = "auto", weights: str = "best", trusted: bool = False
+) -> Surrogate | Fitted:
+    """A trained operator: a `Surrogate` from the folder of a run, a `Fitted` from a saved model.
+
+    A saved model whose code lives outside this package is loaded only where it is `trusted`.
+    """
     place = choose(device)
+    if is_saved(path):
+        return _fitted(Path(path), place, trusted=trusted)
     model, settings = restore(path, place, weights)
     return Surrogate(model, settings, place)
+
+
+def from_pretrained(
+    repo_id: str, *, revision: str | None = None, device: str = "auto"
+) -> Surrogate | Fitted:
+    """A saved model from the Hugging Face Hub; `ipot.own.hub.push_to_hub` puts one there."""
+    return load(fetch_from_hub(repo_id, revision), device=device)
+
+
+def _fitted(path: Path, place: torch.device, *, trusted: bool) -> Fitted:
+    model, saved = read_folder(path, place, trusted=trusted)
+    return Fitted(
+        model,
+        saved.model,
+        saved.spec,
+        Layout.from_dict(saved.layout),
+        scores=saved.scores,
+        about=saved.about,
+        bounds=None if saved.bounds is None else Conformal.from_state(saved.bounds),
+        series=None if saved.series is None else Series.from_dict(saved.series),
+    )
 
 
 def _grids(problem: Problem) -> str:

@@ -11,6 +11,8 @@ from ipot.version import __version__
 
 COMMANDS = {
     "demo": "generate, train and evaluate on a small 2-D problem, in about three minutes on a CPU",
+    "data": "what is in a file or a folder of your own: names, sizes, ranges, missing values",
+    "fit": "train on your own data: files of cases, meshes, tables, series in time",
     "problems": "what can be solved: sizes, symmetries, where the data come from",
     "models": "what can be trained: sizes for a problem and preset, what each needs",
     "generate": "fill the data folder for a problem",
@@ -19,6 +21,7 @@ COMMANDS = {
     "compare": "several systems on one problem: the same data, the same minutes, one table",
     "evaluate": "score a run on test data: fewer sensors, other resolutions, longer horizons",
     "predict": "answer at any queries for inputs from a file",
+    "export": "a trained model as ONNX or as a torch program, for use without ipot",
     "plot": "pictures of a run: fields, rollouts, error curves, the loss",
     "bench": "how fast it is on this machine, beside the plain version of the same mathematics",
 }
@@ -71,6 +74,10 @@ def _usage() -> str:
         "  ipot train darcy --training.epochs 100 --out runs/darcy",
         "  ipot evaluate runs/darcy --keep 0.25 --query-resolution 421",
         "  ipot plot runs/darcy",
+        "Your own data:",
+        "  ipot data inspect cases/",
+        "  ipot fit cases/ --inputs a --targets u --out surrogate",
+        "  ipot predict surrogate --input new.vtu --output answer.vtu",
     ]
     return "\n".join(lines)
 

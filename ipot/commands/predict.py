@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
-import zipfile
-import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,10 +11,12 @@ import numpy as np
 import torch
 import tyro
 
-from ipot import files
 from ipot.api import load
 from ipot.commands.common import emit, parse, say
-from ipot.errors import DataError, RunError
+from ipot.commands.predict_own import answer_own
+from ipot.errors import DataError, Unsupported
+from ipot.formats.arrays import read_arrays, write_arrays, write_mapped
+from ipot.own.surrogate import Fitted
 from ipot.spec import Spec
 
 
@@ -27,8 +24,9 @@ from ipot.spec import Spec
 class Predict:
     """Answer at any queries with a trained run.
 
-    The input is an .npz file with `points` (N, D) and `values` (N, C), and if you like `queries`
-    (M, E) and `parameters` (P). For instance, on a grid of 200 points a side:
+    For a run of a built-in problem the input is an .npz file with `points` (N, D) and `values`
+    (N, C), and if you like `queries` (M, E) and `parameters` (P). For instance, on a grid of 200
+    points a side:
 
         ipot predict runs/darcy --input case.npz --grid 200 --output answer.npz
 
@@ -38,16 +36,25 @@ class Predict:
     and the answer an .npy with the prediction alone: neither is ever held whole.
 
         ipot predict runs/darcy --input case/ --output answer.npy
+
+    A model of your own data (`ipot fit`) takes the kinds of files that it was trained on and
+    answers in the format that --output ends in: .npz, .csv, .parquet, .h5, .vtu, .vtp, or .nc for
+    a forecast. --queries is then another mesh, table or grid.
+
+        ipot predict surrogate --input case.vtu --queries tomorrow.vtu --output answer.vtu
     """
 
     run: Annotated[Path, tyro.conf.Positional]
-    """Run folder."""
+    """Run folder, or the folder of a saved model."""
     input: Path
-    """An .npz file, or a folder of .npy files."""
+    """An .npz file, or a folder of .npy files; for a model of your own data any file of a case, or
+    a folder of cases."""
     output: Path
-    """Where to write the answer, .npz or .npy."""
+    """Where to write the answer; for a folder of cases a folder, or an .h5 file."""
     queries: Path | None = None
     """An .npy file (M, E), or an .npz with `queries`; those of the input unless said."""
+    interval: float | None = None
+    """Bounds besides, that hold the truth so often: 0.9. For models of your own data."""
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 is for a GPU: several times quicker, at about three decimal digits."""
     grid: int | None = None
@@ -68,9 +75,15 @@ class Predict:
 def main(arguments: list[str]) -> None:
     """Run the command."""
     flags = parse(Predict, arguments, "predict")
-    if flags.output.suffix not in (".npz", ".npy"):
-        raise DataError(f"{flags.output}: the answer is written as .npz or .npy")
     surrogate = load(flags.run, device=flags.device)
+    _refuse_own_input(flags)
+    if isinstance(surrogate, Fitted):
+        _answer_fitted(flags, surrogate)
+        return
+    if flags.interval is not None:
+        raise Unsupported("--interval is for models of your own data, which `ipot fit` makes")
+    if flags.output.suffix not in (".npz", ".npy"):
+        raise DataError(f"{flags.output}: the answer of a run is written as .npz or .npy")
     spec = surrogate.spec
     case = read_arrays(flags.input)
     missing = [] if spec.parameters else [k for k in ("points", "values") if k not in case]
@@ -79,7 +92,6 @@ def main(arguments: list[str]) -> None:
     if flags.fill is not None:
         case.setdefault("queries", surrogate.places())
     queries = _queries(flags, case, spec)
-    _refuse_own_input(flags)
     answer = partial(
         surrogate.predict,
         case.get("points"),
@@ -113,68 +125,36 @@ def main(arguments: list[str]) -> None:
         say(f"{flags.output}: {t} times, {m} queries, {k} channels ({', '.join(spec.outputs)})")
 
 
+def _answer_fitted(flags: Predict, model: Fitted) -> None:
+    """The answer of a model of somebody's own data, by its own kinds of files."""
+    foreign = [n for n in ("fill", "grid", "rows") if getattr(flags, n) is not None]
+    if foreign:
+        raise Unsupported(f"--{foreign[0]} is for runs of built-in problems: leave it out")
+    half = flags.precision == "bf16"
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=half):
+        summary = answer_own(
+            model,
+            flags.input,
+            flags.queries,
+            flags.output,
+            interval=flags.interval,
+            steps=flags.steps,
+        )
+    if flags.json:
+        emit(summary)
+    else:
+        say(f"{flags.output}: {summary['cases']} case(s), {', '.join(model.spec.outputs)}")
+
+
 def _refuse_own_input(flags: Predict) -> None:
     """Refuse to write the answer over what it is made from."""
     output = flags.output.resolve()
     for source in (flags.input, flags.queries):
-        if source is not None and output in (source.resolve(), *source.resolve().glob("*.npy")):
+        if source is None:
+            continue
+        inside = source.is_dir() and output.parent == source.resolve() and output.exists()
+        if output == source.resolve() or inside:
             raise DataError(f"{flags.output} is among the inputs: choose another --output")
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file, the array of an .npy file as `queries`, or those of a folder of
-    .npy files by their names; never a pickle. An .npy file is mapped and not read."""
-    if path.is_dir():
-        found = {f.stem: read_arrays(f)["queries"] for f in sorted(path.glob("*.npy"))}
-        if not found:
-            raise DataError(f"{path} holds no .npy file: points.npy and values.npy are expected")
-        return found
-    if path.suffix not in (".npz", ".npy"):
-        raise DataError(f"{path}: expected a file that ends in .npz or .npy")
-    try:
-        mode = "r" if path.suffix == ".npy" else None
-        content = np.load(path, mmap_mode=mode, allow_pickle=False)
-        if isinstance(content, np.ndarray):
-            return {"queries": content}
-        return {name: content[name] for name in content.files}
-    except FileNotFoundError as error:
-        raise DataError(f"{path} is not there") from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} cannot be read as numpy arrays: {error}") from error
-
-
-def write_arrays(path: Path, **arrays: np.ndarray) -> None:
-    """An .npz file, whole or not at all."""
-    if path.suffix != ".npz":
-        raise DataError(f"{path}: the answer is written as .npz")
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    try:
-        with files.atomic(path) as temporary:
-            temporary.write_bytes(buffer.getvalue())
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def write_mapped(
-    path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], np.ndarray]
-) -> np.ndarray:
-    """An .npy file that `fill` writes to in place, whole or not at all; mapped, for reading."""
-    if min(shape) < 1:
-        raise DataError(f"an answer of the shape {shape} holds nothing: ask for a query and a step")
-    try:
-        with files.atomic(path) as temporary:
-            array = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
-            # A mapped file that meets a full disk later on would end the process.
-            if hasattr(os, "posix_fallocate"):
-                with temporary.open("r+b") as file:
-                    os.posix_fallocate(file.fileno(), 0, temporary.stat().st_size)
-            fill(array)
-            array.flush()
-            del array
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror or error}") from error
-    return np.load(path, mmap_mode="r")
 
 
 def _queries(flags: Predict, case: dict[str, np.ndarray], spec: Spec) -> np.ndarray:

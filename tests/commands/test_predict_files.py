@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ipot
-from ipot.commands import predict as module
+from ipot.formats import arrays
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_what_goes_wrong_leaves_no_file(run, case, tmp_path, fails, monkeypatch)
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.os, "posix_fallocate", full)
+    monkeypatch.setattr(arrays.os, "posix_fallocate", full)
     assert "cannot write" in fails(*flags, "--output", out)
     assert {p.name for p in tmp_path.iterdir()} == {"case"}
 

@@ -1,0 +1,62 @@
+"""`ipot export`: a trained model as one file that runs elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from ipot.api import load
+from ipot.commands.common import emit, parse, say
+from ipot.own.export import export
+from ipot.report.tables import bytes_
+
+
+@dataclass
+class Export:
+    """Write a trained model as a graph that runs without this package.
+
+    Any number of samples, points and queries go in, fields come out, in physical units:
+
+        ipot export runs/darcy --format onnx --output darcy.onnx
+
+    Beside it comes darcy.onnx.json, which says what goes in, in which order, and how to call it.
+    Before anything is written, the file has answered as the model does at sizes drawn at random.
+    """
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    """A run folder, or a saved model."""
+    output: Path
+    """The file to write; it ends in the name of its format."""
+    format: Literal["onnx", "pt2"] | None = None
+    """onnx runs in onnxruntime and takes `pip install 'ipot[export]'`, pt2 runs in torch; as the
+    output ends unless said."""
+    tolerance: float = 1e-5
+    """The largest difference to the model that is let through, relative to the largest number."""
+    json: bool = False
+    """Print a JSON summary."""
+
+
+def main(arguments: list[str]) -> None:
+    """Run the command."""
+    flags = parse(Export, arguments, "export")
+    surrogate = load(flags.folder, device="cpu")
+    layout = getattr(surrogate, "layout", None)  # a run of a problem of ours has none
+    summary = export(
+        surrogate.model,
+        surrogate.spec,
+        flags.output,
+        format=flags.format or flags.output.suffix.removeprefix("."),
+        tolerance=flags.tolerance,
+        origin=() if layout is None else layout.origin,
+    )
+    if flags.json:
+        emit(summary)
+        return
+    say(
+        f"{summary['path']}: {bytes_(summary['bytes'])}, within {summary['difference']:.1e} of the "
+        f"model at {summary['combinations']} sizes drawn at random; {summary['facts']} says how to "
+        "call it"
+    )

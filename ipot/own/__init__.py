@@ -1,0 +1,1 @@
+"""Data of one's own: fitted, asked, labelled, saved, exported."""

@@ -1,0 +1,143 @@
+"""A trained model on a case from a file: the answer is the case with one field more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ipot.errors import DataError
+from ipot.formats.case import Case
+from ipot.formats.channels import Where, fields_of, scalars_of, source_of
+from ipot.own.asked import asked
+from ipot.own.surrogate import Fitted
+from ipot.samples import Sample
+from ipot.spec import Spec
+
+
+def predict_case(
+    model: Fitted,
+    case: Case,
+    other: Case | None = None,
+    *,
+    interval: float | None = None,
+    steps: int | None = None,
+) -> Case:
+    """A case with the answers of a model as fields beside those that it has.
+
+    They are at the points, or on the cells where the targets of the training were; `other` is
+    another case, like the mesh of tomorrow, that they are to be for.
+    """
+    spec, where = model.spec, _where(model.about)
+    target = case if other is None else other
+    queries = _cut(_places(target, where), spec.query_dimension, target)
+    given: dict[str, Any] = {}
+    if not model.layout.alone:
+        # Without inputs, the points tell cases apart; they are never those of cells.
+        places, values = _inputs(case, spec, where)
+        given["points"] = _cut(places, spec.dimension, case)
+        if spec.inputs:
+            given["values"] = values[:, 0] if model.layout.flat_values else values
+    if spec.parameters:
+        numbers = _numbers(case, spec)
+        given["parameters"] = numbers[0] if model.layout.flat_parameters else numbers
+    given["queries"] = queries
+    ((_, found),) = _answers(model, given, interval, steps)
+    target = replace(target, units={**target.units, **_units(found, model)})
+    if where == "cells":
+        return replace(target, cell_fields={**target.cell_fields, **found})
+    return replace(target, fields={**target.fields, **found})
+
+
+def arrays_as_cases(
+    model: Fitted, given: Mapping[str, Any], *, interval: float | None, steps: int | None
+) -> list[Case]:
+    """The answers to arrays as cases, one for each sample: places with a field for each channel."""
+    origin = np.asarray(model.layout.origin or 0.0)
+    return [
+        Case(
+            points=sample.queries.double().numpy() + origin,
+            fields=found,
+            units=_units(found, model),
+        )
+        for sample, found in _answers(model, given, interval, steps)
+    ]
+
+
+def _answers(
+    model: Fitted, given: Mapping[str, Any], interval: float | None, steps: int | None
+) -> list[tuple[Sample, dict[str, np.ndarray]]]:
+    """Samples, and the fields of each by name; bounds among them where they are asked for."""
+    samples = asked(model.spec, model.layout, **given, steps=steps).samples
+    parts = {"": model.answers(samples)}
+    if interval is not None:
+        low, high = model.around(samples, parts[""], interval)
+        parts |= {"_low": low, "_high": high}
+    found = []
+    for i, sample in enumerate(samples):
+        named = [_named(part[i].numpy(), model, suffix) for suffix, part in parts.items()]
+        found.append((sample, {k: v for fields in named for k, v in fields.items()}))
+    return found
+
+
+def _inputs(case: Case, spec: Spec, where: Where) -> tuple[np.ndarray, np.ndarray]:
+    """Places and values (rows, channels): fields by their names, or those of arrays together."""
+    together = case.fields.get("values")
+    if together is not None and not set(spec.inputs) & set(case.fields):
+        together = together[:, None] if together.ndim == 1 else together
+        if together.shape[1] == spec.channels:
+            return case.points, together
+    places, values, _ = fields_of(case, spec.inputs, "input", where)
+    return places, values
+
+
+def _numbers(case: Case, spec: Spec) -> np.ndarray:
+    """Parameters, in the same way."""
+    together = case.parameters.get("parameters")
+    if together is not None and np.shape(together) == (len(spec.parameters),):
+        return together
+    return scalars_of(case, spec.parameters)[0]
+
+
+def _where(about: Mapping[str, Any]) -> Where:
+    return "cells" if about.get("columns", {}).get("where") == "cells" else "points"
+
+
+def _places(case: Case, where: Where) -> np.ndarray:
+    return case.centres() if where == "cells" else case.points
+
+
+def _cut(places: np.ndarray, dimension: int, case: Case) -> np.ndarray:
+    """The coordinates that the model knows: mesh files have three, even of a plane."""
+    if places.shape[1] < dimension:
+        raise DataError(
+            f"{source_of(case)} has {places.shape[1]} coordinates, the model {dimension}"
+        )
+    rest = places[:, dimension:]
+    if len(rest) and not (rest == rest[:1]).all():
+        raise DataError(
+            f"{source_of(case)} has {places.shape[1]} coordinates that vary, and the model was "
+            f"trained on {dimension}"
+        )
+    return places[:, :dimension]
+
+
+def _named(answer: np.ndarray, model: Fitted, suffix: str) -> dict[str, np.ndarray]:
+    """An answer (T, M, K) by the names of its channels, and by time where there is one."""
+    times = [f"_t{i + 1}" for i in range(len(answer))] if model.layout.timed else [""]
+    return {
+        f"{name}{time}{suffix}": answer[i, :, k]
+        for i, time in enumerate(times)
+        for k, name in enumerate(model.spec.outputs)
+    }
+
+
+def _units(found: Mapping[str, Any], model: Fitted) -> dict[str, str]:
+    """The units of named answers: those of the channels that they begin with."""
+    spec = model.spec
+    known = dict(zip(spec.outputs, spec.units, strict=False))
+    count = max(1, len(found) // max(1, len(spec.outputs)))
+    named = zip(found, [k for _ in range(count) for k in spec.outputs], strict=True)
+    return {name: known[k] for name, k in named if known.get(k)}

@@ -1,0 +1,164 @@
+"""The folder of a fit: refused before any time is spent on it, started, and gone on with."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ipot.config import Run, environment, from_dict, to_dict
+from ipot.data.own import Dataset
+from ipot.errors import RunError
+from ipot.models.ipot import Config
+from ipot.own.sizing import Plan
+from ipot.training.settings import Training
+
+KIND = "own data"
+TRAINING = "training"
+"""The run inside the folder of a model."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal ended a fit; `folder` is where to go on, or None where nothing was kept."""
+
+    def __init__(self, signal: int, folder: Path | None) -> None:
+        how = "nothing is kept, since no out=... was given"
+        if folder is not None:
+            how = f"go on with ipot.fit(data, resume={str(folder)!r})"
+        super().__init__(f"stopped; {how}")
+        self.signal, self.folder = signal, folder
+
+
+@contextlib.contextmanager
+def working_folder(out: Path | str | None, resume: Path | str | None) -> Iterator[Path]:
+    """Where to work: a folder of the user's, or one that is gone afterwards.
+
+    A folder that is taken, or cannot be written to, is refused at once; where nothing came of the
+    fit, none is left behind.
+    """
+    if out is not None and resume is not None and Path(out) != Path(resume):
+        raise RunError(f"out={out} and resume={resume} are two folders: give one")
+    if resume is not None:
+        if not Run(Path(resume) / TRAINING).config_file.is_file():
+            raise RunError(f"resume={resume}: there is no run to go on with. Start one by out=...")
+        yield Path(resume)
+        return
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="ipot-") as name:
+            yield Path(name)
+        return
+    folder = Path(out)
+    made = _made(folder)
+    try:
+        yield folder
+    except BaseException:
+        _unmade(made)
+        raise
+
+
+def started(run: Run, chosen: Plan, data: Dataset, *, preset: str, seed: int) -> None:
+    """Write down what is needed to go on."""
+    content = {
+        "kind": KIND,
+        "model": to_dict(chosen.model),
+        "training": to_dict(chosen.training),
+        "normalize": chosen.normalize,
+        "preset": preset,
+        "seed": seed,
+        "data": fingerprint(data),
+        "environment": environment(),
+    }
+    Run.create(run.path, content)
+
+
+def stored(run: Run, told: Mapping[str, Any]) -> dict[str, Any]:
+    """What was written down; settings that are told again must be the same."""
+    content = run.config()
+    if content.get("kind") != KIND:
+        raise RunError(f"{run.path} is not a run of `ipot.fit`")
+    before = {
+        "minutes": content["training"]["minutes"],
+        "epochs": content["training"]["epochs"],
+        "preset": content["preset"],
+        "seed": content["seed"],
+    }
+    changed = [n for n, value in before.items() if told.get(n) not in (None, value)]
+    for part in ("model", "training"):
+        known = content[part]
+        for name, value in (told.get(part) or {}).items():
+            value = list(value) if isinstance(value, tuple) else value
+            if name not in known or known[name] != value:
+                changed.append(f"{part}[{name!r}]")
+    if changed:
+        raise RunError(
+            f"resume={run.path.parent}: {', '.join(changed)} is another than the run was started "
+            "with, and a run that goes on keeps its settings. Leave it out, or start anew."
+        )
+    return content
+
+
+def continued(content: dict[str, Any], run: Run, data: Dataset) -> Plan:
+    """The settings of a run that was stopped, if it was on these data."""
+    if content["data"] != fingerprint(data):
+        raise RunError(
+            f"resume={run.path.parent} was trained on other data than these. Give the same data, "
+            "or start anew with another out=..."
+        )
+    where = str(run.config_file)
+    return Plan(
+        from_dict(Config, content["model"], where),
+        from_dict(Training, content["training"], where),
+        content["normalize"],
+        (f"going on with {run.path.parent}",),
+    )
+
+
+def fingerprint(data: Dataset) -> str:
+    """Tells data sets apart: facts and sizes, the sums of all numbers, and all numbers of some
+    samples spread over it."""
+    spec = data.spec
+    facts = (spec.inputs, spec.outputs, spec.parameters, spec.domain, spec.query_domain)
+    facts += (spec.periods, spec.geographic, spec.dt, spec.steps, len(data))
+    digest = hashlib.sha256(repr(facts).encode())
+    for columns in data.data.columns():
+        sums = [None if c is None else float(c.double().sum()) for c in columns]
+        digest.update(repr(sums).encode())
+    for index in range(0, len(data), max(1, len(data) // 16)):
+        s = data[index]
+        for tensor in (s.points, s.values, s.queries, s.truth, s.parameters, s.weights):
+            if tensor is not None:
+                digest.update(repr(tuple(tensor.shape)).encode())
+                digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _made(folder: Path) -> list[Path]:
+    """Make a folder that can be written to; those that are new, the innermost first."""
+    if folder.is_dir() and any(folder.iterdir()):
+        raise RunError(
+            f"out={folder} is not empty. Choose another folder, or go on with a run that was "
+            "stopped there by resume=..."
+        )
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"out={folder} is a file. Choose another folder.")
+    made = []
+    try:
+        made = [p for p in (folder, *folder.parents) if not p.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return made
+    except OSError as error:
+        _unmade(made)
+        raise RunError(
+            f"out={folder} cannot be written to: {error.strerror or error}. Choose another folder."
+        ) from error
+
+
+def _unmade(folders: list[Path]) -> None:
+    """Remove those that are empty; in others a run has begun, and can be gone on with."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()

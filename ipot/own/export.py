@@ -1,0 +1,216 @@
+"""A trained model as one file that runs without this package: ONNX, or torch's own format.
+
+All of batch, points and queries stay open, scales are inside, and nothing is written before the
+file has answered as the model does, at sizes drawn at random.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ipot import files
+from ipot.errors import RunError, Unsupported
+from ipot.models.base import Operator
+from ipot.own.card import scales_of
+from ipot.own.facts_json import spec_to_dict
+from ipot.own.graph import Plain, Signature, trace
+from ipot.own.graph_files import (
+    OUTPUT,
+    Answer,
+    need_onnx,
+    quiet,
+    read_onnx,
+    read_pt2,
+    refuse_large,
+    write_onnx,
+    write_pt2,
+)
+from ipot.samples import Batch
+from ipot.spec import Spec
+from ipot.version import __version__
+
+FORMATS = ("onnx", "pt2")
+COMBINATIONS = 10
+"""Sizes at which a file is compared with its model."""
+LARGEST = {"batch": 3, "points": 500, "queries": 500}
+
+
+def export(
+    model: Operator,
+    spec: Spec,
+    path: Path | str,
+    *,
+    format: str,
+    tolerance: float = 1e-5,
+    origin: Sequence[float] = (),
+    points: bool | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Write a model as a graph, and beside it `<name>.json`, which says how to call it.
+
+    Tensors points (B, N, D), values (B, N, C), queries (B, M, E) and parameters (B, P), as far as
+    the model takes them, to fields (B, T, M, K), all float32 and in physical units; T is that of
+    the training. `points` says whether input points are among them where the facts leave it open.
+    The largest difference to the model, of any channel relative to the largest number in it, must
+    be within `tolerance`. Coordinates are relative to `origin`, which the caller takes off.
+    """
+    target = _target(Path(path), format)
+    signature = Signature(spec, points)
+    model = copy.deepcopy(model).to("cpu", torch.float32).eval()
+    if format == "onnx":
+        refuse_large(model)
+        need_onnx()
+    write, read = (write_onnx, read_onnx) if format == "onnx" else (write_pt2, read_pt2)
+    with quiet():
+        program = trace(Plain(model, spec, signature), signature)
+    try:
+        with files.atomic(target) as temporary:
+            with quiet():
+                write(program, signature, temporary)
+                answer = read(temporary)
+            gap = difference(answer, model, spec, signature, seed=seed)
+            if not gap <= tolerance:
+                raise RunError(
+                    f"{target} is not written: it differs from the model by {gap:.2e}, relative "
+                    f"to the largest number of the channel, and {tolerance:.0e} is asked for"
+                )
+            size = os.path.getsize(temporary)
+        facts = _facts(spec, signature, target, format, origin)
+        sidecar = target.with_name(f"{target.name}.json")
+        files.write_json(sidecar, facts | {"model": model.name, "difference": gap})
+    except OSError as error:
+        raise RunError(f"cannot write {target}: {error.strerror or error}") from error
+    return {
+        "path": str(target),
+        "facts": str(sidecar),
+        "format": format,
+        "bytes": size,
+        "inputs": list(signature.columns),
+        "difference": gap,
+        "combinations": COMBINATIONS,
+    }
+
+
+def difference(
+    answer: Answer, model: Operator, spec: Spec, signature: Signature, *, seed: int = 0
+) -> float:
+    """The largest difference between a graph and its model over sizes drawn at random.
+
+    Of every channel, relative to the largest number in it. The first sizes are all 1, where graphs
+    go wrong most easily; the model answers as it always does, by whatever path is quickest.
+    """
+    random = torch.Generator().manual_seed(seed)
+    worst = torch.zeros(len(spec.outputs), dtype=torch.float64)
+    largest = torch.zeros_like(worst)
+    for turn in range(COMBINATIONS):
+        sizes = {
+            axis: 1 if turn == 0 else int(torch.randint(1, most + 1, (), generator=random))
+            for axis, most in LARGEST.items()
+        }
+        given = _drawn(model, spec, signature, sizes, random)
+        with torch.no_grad():
+            truth = model(_batch(given, spec)).double()
+        found = answer(given).double()
+        if found.shape != truth.shape:
+            return float("inf")
+        gap = (found - truth).abs().flatten(0, 2).amax(0)
+        worst = torch.maximum(worst, gap)
+        largest = torch.maximum(largest, truth.abs().flatten(0, 2).amax(0))
+    return float((worst / largest.clamp_min(torch.finfo(torch.float32).tiny)).max())
+
+
+def _drawn(
+    model: Operator,
+    spec: Spec,
+    signature: Signature,
+    sizes: dict[str, int],
+    random: torch.Generator,
+) -> dict[str, Tensor]:
+    """Inputs like those of the training: places in the domain, values in the scales of the data."""
+    scales, found = scales_of(model), {}
+    boxes = {"points": spec.domain, "queries": spec.query_domain}
+    kinds = {"values": "input", "parameters": "parameter"}
+    for name in signature.columns:
+        shape = signature.shape(name, sizes)
+        if name in boxes:
+            low, high = torch.tensor(boxes[name]).unbind(-1)
+            found[name] = low + (high - low) * torch.rand(shape, generator=random)
+        else:
+            mean, scale = map(torch.tensor, scales.get(kinds[name], (0.0, 1.0)))
+            found[name] = mean + scale * torch.randn(shape, generator=random)
+    return found
+
+
+def _batch(given: dict[str, Tensor], spec: Spec) -> Batch:
+    queries = given["queries"]
+    points = given.get("points", queries.new_zeros(len(queries), 0, spec.dimension))
+    return Batch(
+        points=points,
+        values=given.get("values", points.new_zeros(*points.shape[:2], spec.channels)),
+        queries=queries,
+        parameters=given.get("parameters"),
+        times=tuple(spec.dt * (i + 1) for i in range(spec.steps)),
+    )
+
+
+def _facts(
+    spec: Spec, signature: Signature, target: Path, format: str, origin: Sequence[float]
+) -> dict[str, Any]:
+    """What a caller must know."""
+    inputs = [
+        {"name": name, "shape": [*signature.axes(name), columns], "dtype": "float32"}
+        for name, columns in signature.columns.items()
+    ]
+    shape = ["batch", spec.steps, "queries", len(spec.outputs)]
+    units = dict(zip(spec.outputs, spec.units, strict=False))
+    content = {
+        "kind": "ipot-export",
+        "ipot": __version__,
+        "format": format,
+        "inputs": inputs,
+        "output": {"name": OUTPUT, "shape": shape, "channels": list(spec.outputs), "units": units},
+        "channels": {"values": list(spec.inputs), "parameters": list(spec.parameters)},
+        "times": [spec.dt * (i + 1) for i in range(spec.steps)],
+        "spec": spec_to_dict(spec),
+        "call": _call(signature, target.name, format),
+    }
+    if origin:
+        content["origin"] = [float(x) for x in origin]
+        content["coordinates"] = "take `origin` off points and queries, in float64, before the call"
+    return content
+
+
+def _call(signature: Signature, name: str, format: str) -> list[str]:
+    """How to call it, in lines of Python."""
+    names = list(signature.columns)
+    if format == "onnx":
+        given = ", ".join(f'"{n}": {n}' for n in names)
+        return [
+            "import onnxruntime",
+            f'session = onnxruntime.InferenceSession("{name}")',
+            "# numpy arrays of float32, with the shapes of `inputs`",
+            f'fields = session.run(["{OUTPUT}"], {{{given}}})[0]',
+        ]
+    return [
+        "import torch",
+        f'model = torch.export.load("{name}").module()',
+        "# tensors of float32, with the shapes of `inputs`",
+        f"fields = model({', '.join(names)})",
+    ]
+
+
+def _target(path: Path, format: str) -> Path:
+    if format not in FORMATS:
+        raise Unsupported(f"unknown format {format!r}; known: {', '.join(FORMATS)}")
+    if path.suffix != f".{format}":
+        raise Unsupported(f"{path}: a file of the format {format} ends in .{format}")
+    if path.is_dir():
+        raise RunError(f"{path} is a folder: give the name of a file")
+    return path

@@ -1,0 +1,249 @@
+"""`ipot.fit`: from data of one's own to an operator that answers anywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ipot.config import Run, environment, to_dict
+from ipot.data.own import Dataset
+from ipot.data.statistics import Moments, Statistics
+from ipot.device import choose
+from ipot.errors import DataError
+from ipot.evaluation.baselines import score_baselines
+from ipot.evaluation.evaluate import evaluate
+from ipot.models.base import Operator
+from ipot.own.answered import calibrated
+from ipot.own.continued import (
+    TRAINING,
+    Interrupted,
+    continued,
+    started,
+    stored,
+    working_folder,
+)
+from ipot.own.sizing import Plan, plan, refuse_settings
+from ipot.own.sources import Source, opened
+from ipot.own.surrogate import Fitted
+from ipot.recipes.experiment import build_model
+from ipot.threads import use_quickest
+from ipot.training import checkpoint
+from ipot.training.objective import BalancedL2, Objective, RelativeL2
+from ipot.training.settings import Training
+from ipot.training.trainer import Result, Stopped, train
+
+MODEL = "ipot"
+HELD_OUT = 0.08
+"""Of the samples, for choosing the best weights; as many again for the scores and bounds."""
+MOST_HELD = 200
+FEWEST = 30
+"""Samples below which none are set aside for scores and bounds of their own."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Samples to learn from, to choose weights by, and to score with (None where too few)."""
+
+    train: Dataset
+    validation: Dataset
+    held_out: Dataset | None
+
+
+def fit(
+    data: Any,
+    *,
+    inputs: str | Sequence[str] = (),
+    targets: Any = (),
+    parameters: str | Sequence[str] = (),
+    minutes: float | None = None,
+    epochs: int | None = None,
+    preset: str = "default",
+    device: str = "auto",
+    seed: int = 0,
+    out: Path | str | None = None,
+    resume: Path | str | None = None,
+    model: dict[str, Any] | None = None,
+    training: dict[str, Any] | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> Fitted:
+    """Train on data of one's own, within `minutes` (five unless said) or for so many `epochs`.
+
+    data    an `ipot.Dataset`; an xarray object with the variables `inputs` and `targets` (and
+            `history=7, lead=7` for a forecast); or the path of a file or folder, whose columns
+            they name. The `options` are those of `ipot.own.sources.opened`.
+
+    Sizes are chosen from the data and said; `model` and `training` change single settings, like
+    `model={"width": 96}`. A part of the samples is held out: for choosing the best weights, for
+    scores beside those of simple predictors, and for bounds on the answers.
+
+    With `out` the model is saved there, and checkpoints on the way; `resume` goes on with a run
+    that was stopped there, on the same data and with the settings that it was started with.
+    """
+    say = _silent if quiet else _aloud
+    place = choose(device)
+    told = {"model": model, "training": training, "minutes": minutes, "epochs": epochs}
+    refuse_settings(preset=preset, seed=seed, **told)
+    with working_folder(out, resume) as folder:
+        run, before = Run(folder / TRAINING), None
+        if resume is not None:
+            asked = {"preset": preset if preset != "default" else None, "seed": seed or None}
+            before = stored(run, told | asked)
+            seed = before["seed"]
+        source = opened(data, inputs=inputs, targets=targets, parameters=parameters, **options)
+        data, splits = source.data, _splits(source, seed)
+        if before is None:
+            chosen = plan(splits.train, device=place, preset=preset, seed=seed, **told)
+            started(run, chosen, data, preset=preset, seed=seed)
+        else:
+            chosen = continued(before, run, data)
+        for line in (*source.notes, *data.describe(), *chosen.lines):
+            say(line)
+        begun = time.monotonic()
+        baselines = {}
+        if splits.held_out is not None:
+            baselines = score_baselines(splits.train.data, splits.held_out.data, data.spec)
+        kept = folder if resume is not None or out is not None else None
+        try:
+            operator, result = _trained(splits, chosen, run, place, quiet)
+        except Stopped as stop:
+            raise Interrupted(stop.signal, kept) from None
+        fitted = _finished(operator, splits, chosen, result, baselines)
+        fitted.series = source.series
+        fitted.about |= {"seconds": round(time.monotonic() - begun, 1), "columns": source.columns}
+        for line in fitted.summary():
+            say(line)
+        if kept is not None:
+            fitted.save(folder, overwrite=True)
+            say(f"saved: {folder}")
+    return fitted
+
+
+def _splits(source: Source, seed: int) -> Splits:
+    return Splits(*source.parts) if source.parts is not None else split(source.data, seed)
+
+
+def split(data: Dataset, seed: int) -> Splits:
+    """Parts drawn at random; small data sets keep no part for scores."""
+    if len(data) < 2:
+        raise DataError(f"at least two samples are needed to learn from, got {len(data)}")
+    held = min(MOST_HELD, max(1, round(HELD_OUT * len(data))))
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed)).tolist()
+    parts = 2 if len(data) >= FEWEST else 1
+    # Bounds at 90 % take nine samples at the least.
+    held = max(held, 10) if parts == 2 else held
+    learnt = data.select(sorted(order[parts * held :]))
+    validation = data.select(sorted(order[:held]))
+    scored = data.select(sorted(order[held : 2 * held])) if parts == 2 else None
+    return Splits(learnt, validation, scored)
+
+
+def _trained(
+    splits: Splits, chosen: Plan, run: Run, place: torch.device, quiet: bool
+) -> tuple[Operator, Result]:
+    """The model at its best weights."""
+    spec = splits.train.spec
+    scales = Statistics.of(splits.train.data) if chosen.normalize else None
+    operator = build_model(MODEL, chosen.model, spec, seed=chosen.training.seed, statistics=scales)
+    objective = _objective(splits.train)
+    with _threads(operator, objective, splits.train, chosen.training, place):
+        result = train(
+            operator,
+            splits.train.data,
+            splits.validation.data,
+            chosen.training,
+            run,
+            device=place,
+            objective=objective,
+            quiet=quiet,
+        )
+    weights, _ = checkpoint.load(run.best)
+    checkpoint.load_weights(operator, weights, run.best)
+    return operator.to(place, torch.float32).eval(), result
+
+
+def _objective(data: Dataset) -> Objective:
+    """Relative errors; of several channels, each in its own size."""
+    if len(data.spec.outputs) == 1:
+        return RelativeL2()
+    sizes = Moments()
+    for _, targets, _ in data.data.columns():
+        sizes.add(targets.square())
+    size = sizes.mean().sqrt()
+    return BalancedL2(torch.where(size > 0, size, torch.ones_like(size)).float())
+
+
+def _finished(
+    operator: Operator,
+    splits: Splits,
+    chosen: Plan,
+    result: Result,
+    baselines: dict[str, Any],
+) -> Fitted:
+    """The trained model with its scores, and bounds from samples that it has not seen."""
+    data, held = splits.train, splits.held_out
+    scores: dict[str, Any] = {"validation": result.best_validation}
+    bounds = None
+    if held is not None:
+        device = next(operator.parameters()).device
+        found = evaluate(operator, held.data.to(device), device=device)
+        scores["held_out"] = found.relative_l2
+        scores["per_channel"] = dict(zip(data.spec.outputs, found.per_channel, strict=True))
+        scores["baselines"] = {name: s.relative_l2 for name, s in baselines.items()}
+        bounds = calibrated(operator, held)
+    about = {
+        "samples": {
+            "train": len(splits.train),
+            "validation": len(splits.validation),
+            "held out": 0 if held is None else len(held),
+        },
+        "described": data.describe(),
+        "training": to_dict(chosen.training),
+        "epochs": result.epochs,
+        "steps": result.steps,
+        "environment": environment(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+    return Fitted(
+        operator, chosen.model, data.spec, data.layout, scores=scores, about=about, bounds=bounds
+    )
+
+
+@contextlib.contextmanager
+def _threads(
+    operator: Operator,
+    objective: Objective,
+    data: Dataset,
+    settings: Training,
+    place: torch.device,
+) -> Iterator[None]:
+    """As many threads as serve a step best, now and on this machine; afterwards as before.
+
+    Only where time is the limit: a run of so many epochs ends in the same bits every time.
+    """
+    before = torch.get_num_threads()
+    if place.type == "cpu" and settings.minutes is not None:
+        batch = data.data.batch(torch.arange(min(settings.batch, len(data))))
+        use_quickest(lambda: objective(operator, batch).backward(), repeats=2)
+        operator.zero_grad(set_to_none=True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _aloud(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _silent(line: str) -> None:
+    pass

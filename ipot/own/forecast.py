@@ -1,0 +1,58 @@
+"""A trained model on labelled arrays: the answer has their dimensions, units and times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from ipot.data.own_arrays import tensor
+from ipot.own.answers import asked_places, to_xarray
+from ipot.own.asked import times_of
+from ipot.own.latest import to_batch
+from ipot.own.series import Series
+from ipot.samples import Sample
+
+
+def forecast(
+    model: Any,
+    series: Series,
+    source: Any,
+    *,
+    on: Any = None,
+    steps: int | None = None,
+    level: float | None = None,
+) -> list[Any]:
+    """The prediction of a `Fitted` model from the latest frames, and its bounds where a level is
+    asked for."""
+    frames = to_batch(series, source)
+    places = asked_places(series, on, frames[0])
+    origin = np.asarray(model.layout.origin) if model.layout.origin else None
+    queries = tensor("queries", places.queries(series.west), origin)
+    times = times_of(model.spec, model.layout, steps)
+    samples = [
+        Sample(
+            points=tensor("points", f.points, origin),
+            values=tensor("values", f.values),
+            queries=queries,
+            times=times,
+            parameters=None if f.parameters is None else tensor("parameters", f.parameters),
+        )
+        for f in frames
+    ]
+    answers = model.answers(samples)
+    found: list[list[Tensor]] = [answers]
+    if level is not None:
+        found += model.around(samples, answers, level)
+    several = len(frames) > 1 or (bool(series.sample) and series.sample in source.dims)
+    last = [f.last for f in frames] if several else frames[0].last
+    return [
+        to_xarray(
+            series,
+            np.stack([a.numpy() for a in each]) if several else each[0].numpy(),
+            places,
+            last,
+        )
+        for each in found
+    ]

@@ -1,0 +1,163 @@
+"""Frames of a variable, read in pieces: data may be far larger than memory.
+
+A frame is what a variable holds at one time, or in one sample where there is no time. Frames are
+numbered over samples and times together, in the order of the file, and come as float32 rows in
+the order of the space dimensions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ipot.errors import DataError
+
+PIECE = 32 << 20
+"""Bytes that are read at once."""
+VERSIONS = "expver"
+"""Where files of ERA5 keep final and preliminary data side by side: a frame is in one of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """One variable with its dimensions sorted out."""
+
+    name: str
+    array: Any
+    frame: str | None
+    """The dimension of its frames: time, or samples where there is no time."""
+    member: str | None
+    """The dimension of samples that each have times."""
+    space: tuple[str, ...]
+    source: int = 0
+    """Tells variables of one name in different data sets apart."""
+
+    @property
+    def points(self) -> int:
+        """Values of one frame."""
+        return int(np.prod([self.array.sizes[d] for d in self.space], dtype=int))
+
+    @property
+    def frames(self) -> int:
+        """Frames of one member."""
+        return 1 if self.frame is None else self.array.sizes[self.frame]
+
+    def read(self, wanted: np.ndarray, piece: int = PIECE) -> Iterator[tuple[int, np.ndarray]]:
+        """The frames of these numbers (sorted, each once), one by one, as rows (points)."""
+        versions = self.array.sizes[VERSIONS] if VERSIONS in self.array.dims else 1
+        each = self.points * versions * max(4, self.array.dtype.itemsize)
+        length = self._length(max(1, piece // max(1, each)))
+        members, times = np.divmod(wanted, self.frames)
+        groups = members * self.frames + times // length
+        for rows in np.split(np.arange(len(wanted)), np.flatnonzero(np.diff(groups)) + 1):
+            block = self._block(int(members[rows[0]]), times[rows])
+            for number, frame in zip(wanted[rows], block, strict=True):
+                yield int(number), frame
+
+    def _length(self, most: int) -> int:
+        """Frames to read at once: whole chunks of the file, where some fit."""
+        if self.frame is None:
+            return 1
+        axis = self.array.dims.index(self.frame)
+        chunks = self.array.chunks or ()
+        stored = self.array.encoding.get("chunksizes") or self.array.encoding.get("chunks")
+        chunk = chunks[axis][0] if chunks else stored[axis] if stored else 1
+        return most // chunk * chunk if chunk <= most else most
+
+    def _block(self, member: int, times: np.ndarray) -> np.ndarray:
+        """Frames (times, points) of one member."""
+        place: dict[str, Any] = {}
+        if self.frame is not None:
+            place[self.frame] = as_slice(times)
+        if self.member is not None:
+            place[self.member] = member
+        try:
+            # Turned after it is read: readers turn lazily by slow ways.
+            block = self.array.isel(place).load()
+        except (MemoryError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # every reader has errors of its own
+            raise DataError(
+                f"{self.name} cannot be read from frame {int(times[0])} on; the file may be "
+                f"truncated or damaged ({error})."
+            ) from error
+        lead = [d for d in (self.frame, VERSIONS) if d is not None and d in block.dims]
+        values = block.transpose(*lead, *self.space).values
+        if self.frame is None:
+            values = values[None]
+        values = values.astype(np.float32, copy=False)
+        if VERSIONS in lead:
+            final = values[:, 0].copy()
+            for later in range(1, values.shape[1]):
+                final = np.where(np.isnan(final), values[:, later], final)
+            values = final
+        return values.reshape(len(times), -1)
+
+
+def as_slice(index: np.ndarray) -> slice | np.ndarray:
+    """An index as a slice where it is one: readers are much quicker with it."""
+    steps = np.unique(np.diff(index))
+    if len(steps) > 1 or (len(steps) == 1 and steps[0] <= 0):
+        return index
+    step = int(steps[0]) if len(steps) else 1
+    return slice(int(index[0]), int(index[-1]) + 1, step)
+
+
+def fill(
+    field: Field, jobs: Sequence[tuple[np.ndarray, np.ndarray]], piece: int = PIECE
+) -> tuple[float, float, int]:
+    """Read each frame once and put it wherever it is wanted.
+
+    A job is (numbers of frames (W, J), where they go (W, J, points)). Returns the smallest and the
+    largest value and how many are not finite; (inf, -inf) where none is finite.
+    """
+    wanted = np.unique(np.concatenate([numbers.ravel() for numbers, _ in jobs]))
+    sorted_ = []
+    for numbers, _ in jobs:
+        order = np.argsort(numbers, axis=None, kind="stable")
+        sorted_.append((order, numbers.ravel()[order]))
+    low, high, missing = np.inf, -np.inf, 0
+    for number, frame in field.read(wanted, piece):
+        finite = np.isfinite(frame)
+        if finite.all():
+            low, high = min(low, float(frame.min())), max(high, float(frame.max()))
+        else:
+            missing += int((~finite).sum())
+            frame = np.where(finite, frame, np.float32(np.nan))
+            if finite.any():
+                low, high = min(low, float(frame[finite].min())), max(high, np.nanmax(frame))
+        for (order, places), (numbers, out) in zip(sorted_, jobs, strict=True):
+            first, last = np.searchsorted(places, [number, number + 1])
+            for place in order[first:last]:
+                out[np.unravel_index(place, numbers.shape)] = frame
+    return low, float(high), missing
+
+
+def free_memory() -> int:
+    """Bytes that this process may still take, by the machine, its container and its limits."""
+    found = [_machine()]
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    with contextlib.suppress(OSError, ValueError):  # no limit, or another system
+        found.append(int(limit.read_text()) - int(used.read_text()))
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if most != resource.RLIM_INFINITY:
+            taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
+            found.append(most - taken)
+    return max(min(found), 1 << 20)
+
+
+def _machine() -> int:
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable"):
+                return int(line.split()[1]) * 1024
+    return 4 << 30  # a system that does not say

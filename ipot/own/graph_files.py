@@ -1,0 +1,119 @@
+"""Graphs in files: torch's own format, and ONNX by way of onnxscript and onnxruntime."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from ipot.errors import Unsupported
+from ipot.models.base import Operator
+from ipot.own.graph import Signature
+
+ONNX_MOST = (1 << 31) - (1 << 24)
+"""Bytes of weights in one ONNX file, which must stay below 2 GiB with its graph."""
+OUTPUT = "fields"
+"""The name of what comes out."""
+
+Answer = Callable[[dict[str, Tensor]], Tensor]
+"""From tensors by their names to fields."""
+
+
+def write_pt2(program: ExportedProgram, signature: Signature, path: Path) -> None:
+    """The graph in torch's format."""
+    with path.open("wb") as file:
+        torch.export.save(program, file)
+
+
+def read_pt2(path: Path) -> Answer:
+    """The graph in a file, ready to be asked."""
+    with path.open("rb") as file:
+        graph = torch.export.load(file).module()
+
+    def answer(given: dict[str, Tensor]) -> Tensor:
+        with torch.no_grad():
+            return graph(*given.values())
+
+    return answer
+
+
+def write_onnx(program: ExportedProgram, signature: Signature, path: Path) -> None:
+    """The graph with names of its own, and without what torch notes of this machine."""
+    names = list(signature.columns)
+    made = torch.onnx.export(
+        program, dynamo=True, verbose=False, input_names=names, output_names=[OUTPUT]
+    )
+    assert made is not None
+    graph: Any = made.model.graph
+    opened = {
+        str(graph.inputs[i].shape[axis]): word
+        for i, name in enumerate(names)
+        for axis, word in enumerate(signature.axes(name))
+    }
+    for value in (*graph.inputs, *graph.outputs):
+        value.metadata_props.clear()
+        for axis, size in enumerate(value.shape):
+            if str(size) in opened:
+                value.shape[axis] = opened[str(size)]
+    graph.metadata_props.clear()
+    for node in graph.all_nodes():
+        node.metadata_props.clear()
+        node.doc_string = None
+        for value in node.outputs:
+            value.metadata_props.clear()
+    made.save(str(path))
+
+
+def read_onnx(path: Path) -> Answer:
+    """The same in onnxruntime."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+    def answer(given: dict[str, Tensor]) -> Tensor:
+        found = session.run([OUTPUT], {name: t.numpy() for name, t in given.items()})
+        return torch.from_numpy(found[0])
+
+    return answer
+
+
+def refuse_large(model: Operator) -> None:
+    """Refuse weights that one ONNX file cannot hold."""
+    size = sum(t.numel() * t.element_size() for t in model.state_dict().values())
+    if size > ONNX_MOST:
+        raise Unsupported(
+            f"onnx: one file holds less than 2 GiB, and the weights are {size / 2**30:.1f} GiB. "
+            "Export as pt2."
+        )
+
+
+def need_onnx() -> None:
+    """Refuse where what writes and runs ONNX is not installed."""
+    try:
+        for name in ("onnx", "onnxscript", "onnxruntime"):
+            importlib.import_module(name)
+    except ImportError as error:
+        raise Unsupported(
+            f"onnx: {error.name} is not installed: pip install 'ipot[export]', or export as pt2"
+        ) from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the remarks of exporters on what they left out, which are for their developers."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,72 @@
+"""Saved models to and from a hub, where huggingface_hub is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ipot.errors import IpotError, RunError, Unsupported
+from ipot.own.folder import FILES, WEIGHTS, is_saved
+
+
+def push_to_hub(
+    folder: Path | str,
+    repo_id: str,
+    *,
+    private: bool | None = None,
+    revision: str | None = None,
+    message: str = "A surrogate made with ipot",
+    token: str | None = None,
+) -> str:
+    """Upload a saved model to `user/name`, which is made if it is not there; returns its address.
+
+    Only the files of a saved model go up, whatever else lies in the folder. Without a `token` the
+    one of `hf auth login` is used.
+    """
+    if not is_saved(folder) or not (Path(folder) / WEIGHTS).is_file():
+        raise RunError(f"{folder} is not a saved model: save one first, with model.save(...)")
+    hub = _hub()
+    try:
+        made = hub.create_repo(repo_id, private=private, exist_ok=True, token=token)
+        hub.upload_folder(
+            repo_id=repo_id,
+            folder_path=str(folder),
+            allow_patterns=list(FILES),
+            revision=revision,
+            commit_message=message,
+            token=token,
+        )
+    except Exception as error:  # every version has errors of its own
+        raise _told(f"cannot upload {folder} to {repo_id}", error) from error
+    return str(made)
+
+
+def fetch_from_hub(repo_id: str, revision: str | None = None, *, token: str | None = None) -> Path:
+    """Download a saved model, or find it in the cache, and return its folder.
+
+    Nothing is downloaded but weights, settings and the card: there is no code among them.
+    """
+    hub = _hub()
+    try:
+        path = hub.snapshot_download(
+            repo_id, revision=revision, allow_patterns=list(FILES), token=token
+        )
+    except Exception as error:  # every version has errors of its own
+        raise _told(f"cannot download {repo_id}", error) from error
+    if not is_saved(path):
+        raise RunError(f"{repo_id} is not a model saved by ipot: its config.json says otherwise")
+    return Path(path)
+
+
+def _hub() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise Unsupported("huggingface_hub is not installed: pip install 'ipot[hub]'") from error
+    return huggingface_hub
+
+
+def _told(what: str, error: Exception) -> IpotError:
+    """The first line of an error, which are long and end in advice for programmers."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return RunError(f"{what}: {lines[0]}. Check the name, the connection and `hf auth whoami`.")

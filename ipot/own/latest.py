@@ -1,0 +1,151 @@
+"""The latest frames of labelled arrays, as a model takes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ipot.errors import DataError
+from ipot.own import clock as clocks
+from ipot.own.clock import OFF
+from ipot.own.named import as_dataset, names_of
+from ipot.own.places import TIMES, Places
+from ipot.own.series import Series
+from ipot.own.sides import Side, input_jobs, read_jobs, side_of
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Frames:
+    """What one prediction is made from."""
+
+    points: np.ndarray
+    """(N, D)"""
+    values: np.ndarray
+    """(N, C)"""
+    parameters: np.ndarray | None
+    """(P)"""
+    last: Any
+    """The time of the last frame, or the label of the sample where there is no time."""
+    places: Places | None
+    """Where the inputs are, those without values included."""
+
+
+def to_batch(series: Series, frames: Any) -> list[Frames]:
+    """The latest frames of labelled arrays as a model takes them, for every sample there is."""
+    data = _known(series, as_dataset(frames, "frames"))
+    names = (*series.inputs, *series.scalars, *series.static)
+    time = _time_of(data, series)
+    sample = series.sample if series.sample in data.dims else None
+    if time is None and sample is None:
+        sample = series.sample or "sample"
+        moving = [n for n in (*series.inputs, *series.scalars) if sample not in data[n].dims]
+        data = data.assign({n: data[n].expand_dims(sample) for n in moving})
+    columns = series.columns if all(c in data.variables for c in series.columns) else None
+    side = side_of(data, names_of("inputs", names, data), "inputs", time, sample, columns or None)
+    _refuse_places(series, side)
+    numbers, last = _latest(series, side)
+    members = np.arange(side.members)
+    if series.clock is not None:
+        numbers = members[:, None] * len(side.axis.times if side.axis else ()) + numbers
+        lasts = [last] * side.members
+    else:
+        numbers = members[:, None]
+        labelled = sample is not None and sample in data.coords
+        lasts = list(data[sample].values) if labelled else list(members)
+    values, scalars, moving, still = input_jobs(side, numbers, members)
+    read_jobs([*moving, *still])
+    if series.season and series.clock is not None:
+        angle = clocks.season(np.asarray([last]), series.clock.kind)
+        beside = np.stack([np.cos(angle), np.sin(angle)], 1)
+        scalars = np.concatenate([scalars, np.repeat(beside, len(scalars), 0)], 1)
+    points = None if side.places is None else side.places.points(series.west)
+    return [
+        _one(points, v, s.astype(np.float32), label, side.places, len(series.target_columns))
+        for v, s, label in zip(values, scalars, lasts, strict=True)
+    ]
+
+
+def _known(series: Series, data: Any) -> Any:
+    """The data under the names that the model was trained with."""
+    have = list(data.data_vars)
+    if len(series.inputs) == len(have) == 1 and not series.static and not series.scalars:
+        return data.rename({have[0]: series.inputs[0]}) if have[0] != series.inputs[0] else data
+    return data
+
+
+def _time_of(data: Any, series: Series) -> str | None:
+    """The dimension of time; one that is a single time is made again."""
+    if series.clock is None:
+        return None
+    for name in dict.fromkeys((series.time, *TIMES)):
+        if name in data.dims:
+            return name
+    raise DataError(
+        f"frames must have the dimension {series.time}; there are "
+        f"{', '.join(map(str, data.dims))}. Select with a list to keep it, like "
+        f"ds.isel({series.time}=[-1])."
+    )
+
+
+def _refuse_places(series: Series, side: Side) -> None:
+    have = () if side.places is None else side.places.names
+    globe = side.places is not None and side.places.geographic
+    if len(have) != len(series.columns) or (have and globe != series.geographic):
+        raise DataError(
+            f"frames are at ({', '.join(have)}); the model takes ({', '.join(series.columns)})"
+        )
+
+
+def _latest(series: Series, side: Side) -> tuple[np.ndarray, Any]:
+    """Where in the file the frames of a forecast are, oldest first, and the last time."""
+    clock, axis = series.clock, side.axis
+    if clock is None or axis is None:
+        return np.zeros(1, int), None
+    times = axis.times
+    last = times.max()
+    back = -series.every * np.arange(series.history)[::-1]
+    if axis.dated and clock.kind == clocks.kind_of(times, axis.name):
+        steps = clock.count(times, last)
+    elif not axis.dated:
+        steps = (times - last).astype(float)
+    else:
+        raise DataError(f"{axis.name} holds other times than those trained on ({clock.kind})")
+    found = []
+    for step in back:
+        here = np.flatnonzero(np.abs(steps - step) <= OFF)
+        if len(here) != 1:
+            wanted = clock.after(last, int(step)) if axis.dated else f"frame {step}"
+            raise DataError(
+                f"a prediction needs {series.history} frames, {series.every} x {clock} apart, up "
+                f"to {last}; that of {wanted} is {'missing' if not len(here) else 'there twice'}. "
+                f"Frames given: {len(times)}."
+            )
+        found.append(int(here[0]))
+    return np.array(found), last
+
+
+def _one(
+    points: np.ndarray | None,
+    values: np.ndarray,
+    scalars: np.ndarray,
+    last: Any,
+    places: Places | None,
+    width: int,
+) -> Frames:
+    """Without the points that miss a value."""
+    if not np.isfinite(scalars).all():
+        raise DataError("a parameter is missing (NaN) in the frames given")
+    parameters = scalars if len(scalars) else None
+    if points is None:
+        empty = np.zeros((0, width)), np.zeros((0, 0), np.float32)
+        return Frames(
+            points=empty[0], values=empty[1], parameters=parameters, last=last, places=None
+        )
+    seen = np.isfinite(values).all(1)
+    if not seen.any():
+        raise DataError("every input place misses a value (NaN) in the frames given")
+    return Frames(
+        points=points[seen], values=values[seen], parameters=parameters, last=last, places=places
+    )

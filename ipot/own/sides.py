@@ -1,0 +1,128 @@
+"""Variables on common dimensions, inputs or targets, and how their frames are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ipot.errors import DataError
+from ipot.own.columns import assemble, find_columns
+from ipot.own.frames import PIECE, Field, fill
+from ipot.own.named import as_field, axis_of, find_sample, find_time
+from ipot.own.places import Places
+from ipot.own.windows import Axis
+
+Job = tuple[Field, np.ndarray, np.ndarray]
+"""A variable, the numbers of its frames (W, J), and where they go (W, J, points)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """The variables of one side, inputs or targets, on common dimensions."""
+
+    moving: tuple[Field, ...]
+    still: tuple[Field, ...]
+    scalars: tuple[Field, ...]
+    places: Places | None
+    time: str | None
+    sample: str | None
+    axis: Axis | None
+    members: int
+
+
+def side_of(
+    data: Any,
+    names: tuple[str, ...],
+    what: str,
+    time: str | None,
+    sample: str | None,
+    space: Sequence[str] | None,
+) -> Side:
+    """Find out what the dimensions of some variables are, and refuse those that do not fit."""
+    arrays = [data[name] for name in names]
+    time = find_time(arrays, time)
+    sample = find_sample(arrays, time, sample)
+    if time is None and sample is None:
+        dims = ", ".join(dict.fromkeys(str(d) for a in arrays for d in a.dims))
+        raise DataError(
+            f"{what} have no dimension of time or of samples among {dims}: name it with time= or "
+            "sample=."
+        )
+    fields = [
+        replace(as_field(n, a, time, sample), source=id(data))
+        for n, a in zip(names, arrays, strict=True)
+    ]
+    frame = time or sample
+    placed = [f for f in fields if f.space]
+    for f in fields:
+        if not f.space and f.frame != frame:
+            raise DataError(f"{f.name} has neither places nor {frame}: it says nothing")
+        if f.space and set(f.space) != set(placed[0].space):
+            raise DataError(
+                f"{f.name} is on ({', '.join(f.space)}) and {placed[0].name} on "
+                f"({', '.join(placed[0].space)}): {what} must share their places. Interpolate one "
+                "to the other (ds.interp), or leave it out."
+            )
+    places = None
+    if placed:
+        first = placed[0]
+        taken = [d for d in (time, sample, "expver") if d]
+        columns = find_columns(first.array, taken, space, first.name)
+        places = assemble(columns, first.space, first.array, first.name)
+        placed = [replace(f, space=places.dims) for f in placed]
+    moving = tuple(f for f in placed if f.frame == frame)
+    if what == "targets" and (len(moving) < len(fields) or not moving):
+        lacking = ", ".join(f.name for f in fields if not f.space or f.frame != frame)
+        raise DataError(f"targets must have places and {frame}; {lacking} lacks one of them")
+    scalars = tuple(f for f in fields if not f.space)
+    if not moving and not scalars:
+        raise DataError(f"{what} must have {frame}; {', '.join(names)} have none")
+    axis = axis_of(data, (moving + scalars)[0]) if time else None
+    members = 1 if sample is None else int(data.sizes[sample])
+    still = tuple(f for f in placed if f.frame != frame)
+    return Side(moving, still, scalars, places, time, sample, axis, members)
+
+
+def input_jobs(
+    side: Side, numbers: np.ndarray, members: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, list[Job], list[Job]]:
+    """Room for the values (W, N, C) and parameters (W, P) of windows, and what is to be read there.
+
+    The jobs of what moves, and of what is static. Channels go frame by frame, and in a frame
+    variable by variable: so a one-step model slides them.
+    """
+    count, history = numbers.shape
+    width = len(side.moving)
+    n = 0 if side.places is None else len(side.places)
+    values = np.empty((count, n, width * history + len(side.still)), dtype=np.float32)
+    scalars = np.empty((count, len(side.scalars) * history), dtype=np.float32)
+    moving: list[Job] = []
+    for i, field in enumerate(side.moving):
+        out = np.moveaxis(values[:, :, i : width * history : width], 2, 1)
+        moving.append((field, numbers, out))
+    for i, field in enumerate(side.scalars):
+        out = scalars[:, i * history : (i + 1) * history, None]
+        moving.append((field, numbers, out))
+    still: list[Job] = []
+    for i, field in enumerate(side.still, start=width * history):
+        wanted = members if field.frame else np.zeros(count, int)
+        still.append((field, wanted[:, None], values[:, None, :, i]))
+    return values, scalars, moving, still
+
+
+def read_jobs(jobs: Sequence[Job], piece: int = PIECE) -> None:
+    """Read every frame once, wherever it goes; refuse a variable that has no value."""
+    together: dict[tuple[int, str], list[Job]] = {}
+    for job in jobs:
+        together.setdefault((job[0].source, job[0].name), []).append(job)
+    for found in together.values():
+        field = found[0][0]
+        low, _, _ = fill(field, [(numbers, out) for _, numbers, out in found], piece)
+        if low == np.inf:
+            raise DataError(
+                f"{field.name} has no finite value in any frame that was read: all are missing "
+                "(NaN). Leave it out, or check the file."
+            )

@@ -1,0 +1,194 @@
+"""Which model, and how to train it, for data that nobody has tuned for.
+
+What is affordable decides: a step must be quick enough for some thousands of them in the time
+there is. So a model on a CPU is small and looks at a part of the points at a time, and features
+are as fine as the points can tell. `docs/design.md` has the measurements behind the numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+
+from ipot.data.own import Dataset
+from ipot.errors import Unsupported
+from ipot.models.ipot import Config
+from ipot.recipes import paper
+from ipot.training.settings import Training
+
+PRESETS = ("default", "paper")
+MINUTES = 5.0
+"""Unless said."""
+MOST_EPOCHS = 100_000
+"""A limit that is not meant to be met, where time is."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a step may cost on a kind of device."""
+
+    width: int
+    latents: int
+    blocks: int
+    heads: int
+    cross_heads: int
+    points: int
+    """Points of a sample in a step; the more there are, the smaller a share is drawn."""
+    queries: int
+    """The same for queries times times."""
+    batch: int
+    learning_rate: float
+
+
+BUDGETS = {
+    "cpu": Budget(64, 64, 2, 4, 4, 1024, 512, 10, 3e-3),
+    "cuda": Budget(128, 256, 4, 8, 4, 4096, 4096, 10, 1e-3),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Model and training for a data set, and why."""
+
+    model: Config
+    training: Training
+    normalize: bool
+    lines: tuple[str, ...]
+
+
+def plan(
+    data: Dataset,
+    *,
+    device: torch.device,
+    minutes: float | None = None,
+    epochs: int | None = None,
+    preset: str = "default",
+    seed: int = 0,
+    model: dict[str, Any] | None = None,
+    training: dict[str, Any] | None = None,
+) -> Plan:
+    """Sizes for a data set; `model` and `training` change single settings of the result."""
+    refuse_settings(
+        preset=preset, seed=seed, minutes=minutes, epochs=epochs, model=model, training=training
+    )
+    budget = BUDGETS["cuda" if device.type == "cuda" else "cpu"]
+    points, queries, steps = typical_sizes(data)
+    if minutes is None and epochs is None:
+        minutes = MINUTES
+    frequency = _frequency(data)
+    chosen = Config(
+        width=budget.width,
+        latents=budget.latents,
+        blocks=budget.blocks,
+        heads=budget.heads,
+        cross_heads=budget.cross_heads,
+        bins=(max(2, frequency // 2),),
+        max_frequency=(float(frequency),),
+    )
+    if preset == "paper":
+        chosen = _paper()
+    how = Training(
+        epochs=MOST_EPOCHS if epochs is None else epochs,
+        minutes=minutes,
+        batch=min(budget.batch, max(1, len(data) // 4)),
+        learning_rate=1e-3 if preset == "paper" else budget.learning_rate,
+        points=_share(budget.points, points),
+        queries=_share(budget.queries, queries * steps),
+        seed=seed,
+    )
+    chosen = _changed("model", chosen, model)
+    how = _changed("training", how, training)
+    return Plan(chosen, how, True, _said(data, chosen, how, device))
+
+
+def refuse_settings(
+    *,
+    preset: str,
+    seed: int,
+    minutes: float | None,
+    epochs: int | None,
+    model: dict[str, Any] | None,
+    training: dict[str, Any] | None,
+) -> None:
+    """Refuse what cannot be meant, before any data are read."""
+    if preset not in PRESETS:
+        raise Unsupported(f"unknown preset {preset!r}. Known: {', '.join(PRESETS)}")
+    if not _whole(seed):
+        raise Unsupported(f"seed must be a whole number, got {seed!r}")
+    if epochs is not None and not (_whole(epochs) and epochs > 0):
+        raise Unsupported(f"epochs must be a whole number of at least 1, got {epochs!r}")
+    if minutes is not None and not (isinstance(minutes, Real) and 0 < minutes < math.inf):
+        raise Unsupported(f"minutes must be a positive number, got {minutes!r}")
+    for name, kind, given in (("model", Config, model), ("training", Training, training)):
+        known = [f.name for f in fields(kind)]
+        if unknown := [key for key in given or {} if key not in known]:
+            raise Unsupported(
+                f"{name}: no such setting as {', '.join(map(repr, unknown))}. Known: "
+                f"{', '.join(known)}"
+            )
+
+
+def _changed(name: str, settings: Any, changes: dict[str, Any] | None) -> Any:
+    """Settings with some of them changed."""
+    changes = {k: tuple(v) if isinstance(v, list) else v for k, v in (changes or {}).items()}
+    try:
+        return replace(settings, **changes)
+    except (TypeError, ValueError) as error:
+        raise Unsupported(f"{name}={changes}: {error}") from error
+
+
+def _whole(number: Any) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool)
+
+
+def _paper() -> Config:
+    """The sizes of the publication, for data of any extent and in any units."""
+    sizes = paper.model("darcy")
+    return replace(
+        sizes,
+        bins=sizes.bins[:1],
+        max_frequency=sizes.max_frequency[:1],
+        coordinates="unit",
+        output_scale=1.0,
+    )
+
+
+def typical_sizes(data: Dataset) -> tuple[int, int, int]:
+    """Points, queries and times of a sample in the middle."""
+    samples = [data[0]] if data.data.stacked else [data[i] for i in range(len(data))]
+    points = sorted(len(s.points) for s in samples)
+    queries = sorted(s.queries.shape[-2] for s in samples)
+    return points[len(points) // 2], queries[len(queries) // 2], len(samples[0].times)
+
+
+def _share(wanted: int, there: int) -> float:
+    return min(1.0, wanted / there) if there else 1.0
+
+
+def _frequency(data: Dataset) -> int:
+    """Twice the highest frequency of the position features: what the denser of inputs and queries
+    resolves along an axis, but not so much that an answer between the points would be noise."""
+    points, queries, _ = typical_sizes(data)
+    dimension = max(1, len(data.spec.query_domain))
+    lines = max(points, queries) ** (1 / min(dimension, 3))
+    return int(min(32, max(4, 2 * (lines // 4))))
+
+
+def _said(data: Dataset, model: Config, how: Training, device: torch.device) -> tuple[str, ...]:
+    """What was chosen, for the user to read."""
+    length = f"{how.minutes:g} minutes" if how.minutes is not None else f"{how.epochs} epochs"
+    seen = ""
+    if how.points < 1 or how.queries < 1:
+        seen = (
+            f"; a step looks at {100 * how.points:.0f} % of the points and "
+            f"{100 * how.queries:.0f} % of the queries, drawn anew"
+        )
+    return (
+        f"model: {model.latents} inducing points, width {model.width}, {model.blocks} blocks, "
+        f"frequencies up to {model.max_frequency[0] / 2:g} along an axis",
+        f"training: {length} on {device.type}, {how.batch} samples a step{seen}",
+    )

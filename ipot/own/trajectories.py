@@ -1,0 +1,187 @@
+"""Trajectories on one grid as samples: windows of frames in, the frames behind them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ipot.data.own import Dataset
+from ipot.errors import DataError
+from ipot.formats.case import Trajectories, TrajectoryField
+from ipot.formats.limits import check_memory
+from ipot.formats.names import unknown
+
+KIND = "trajectories"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Windows:
+    """Samples of frames, and which frames of which trajectory each one is of."""
+
+    data: Dataset
+    owners: np.ndarray
+    starts: np.ndarray
+    span: int
+    """Frames from the first of a window to its last."""
+    columns: dict[str, Any]
+    """What the model needs to be told again when it is asked."""
+
+
+def windows_of(
+    source: Trajectories,
+    *,
+    inputs: Sequence[str] = (),
+    targets: Sequence[str] = (),
+    parameters: Sequence[str] | None = None,
+    history: int = 1,
+    lead: int = 1,
+    every: int = 1,
+    stride: int | None = None,
+    name: str = "own data",
+) -> Windows:
+    """Samples of `history` frames in and `lead` out, `every` frames apart.
+
+    Targets are all fields that change unless said, inputs the targets. Windows start `stride`
+    frames apart, or one behind the other.
+    """
+    counts = {"history": history, "lead": lead, "every": every, "stride": stride}
+    for word, count in counts.items():
+        if count is not None and count < 1:
+            raise DataError(f"{word} must be at least 1, got {count}")
+    moving = [n for n, f in source.fields.items() if not f.steady]
+    targets = _known(source, targets or moving, "target")
+    inputs = _known(source, inputs or targets, "input")
+    scalars = list(source.parameters) if parameters is None else list(parameters)
+    span = (history + lead - 1) * every + 1
+    frames = len(source.times)
+    if frames < span:
+        raise DataError(
+            f"{source.source}: {history} frames in and {lead} out, {every} apart, take {span} "
+            f"frames, and trajectories have {frames}. Lower --history, --lead or --every."
+        )
+    starts = range(0, frames - span + 1, stride or lead * every)
+    names = {"inputs": inputs, "targets": targets, "parameters": scalars}
+    columns = {"kind": KIND, "history": history, "lead": lead, "every": every} | names
+    out = sum(len(source.fields[n].components) for n in targets)
+    rows = len(source) * len(starts) * len(source.points)
+    numbers = len(_channels(source, inputs, history)) + lead * out
+    check_memory(f"the windows of {source.source}", 4 * rows * numbers)
+    values, answers, owners = [], [], []
+    for trajectory in range(len(source)):
+        read = {n: source.fields[n].read(trajectory) for n in dict.fromkeys((*inputs, *targets))}
+        for start in starts:
+            past = [start + every * i for i in range(history)]
+            ahead = [past[-1] + every * (i + 1) for i in range(lead)]
+            values.append(_frames(source, read, inputs, past))
+            told = [np.concatenate([read[n][t] for n in targets], -1) for t in ahead]
+            answers.append(np.stack(told).astype(np.float32))
+            owners.append(trajectory)
+    numbered = _scalars(source, scalars)
+    data = Dataset.from_arrays(
+        points=source.points,
+        values=np.stack(values),
+        targets=np.stack(answers),
+        times=[float(i + 1) for i in range(lead)],
+        parameters=None if numbered is None else numbered[owners],
+        inputs=_channels(source, inputs, history),
+        outputs=[c for n in targets for c in source.fields[n].components],
+        parameter_names=scalars or None,
+        units={c: u for n, u in source.units.items() if u for c in _components(source, n)} or None,
+        periods=source.periods or None,
+        name=name,
+    )
+    return Windows(
+        data=data,
+        owners=np.asarray(owners),
+        starts=np.tile(np.asarray(starts), len(source)),
+        span=span,
+        columns=columns,
+    )
+
+
+def latest(source: Trajectories, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The last frames of every trajectory, as a model that was trained on windows takes them."""
+    history, every = int(columns["history"]), int(columns["every"])
+    inputs = _known(source, columns["inputs"], "input")
+    past = [len(source.times) - 1 - every * i for i in reversed(range(history))]
+    if past[0] < 0:
+        raise DataError(
+            f"{source.source} has {len(source.times)} frames, and the model takes {history}, "
+            f"{every} apart"
+        )
+    values = []
+    for trajectory in range(len(source)):
+        read = {n: source.fields[n].read(trajectory) for n in inputs}
+        values.append(_frames(source, read, inputs, past))
+    given = {"points": source.points, "values": np.stack(values)}
+    numbers = _scalars(source, columns["parameters"])
+    return given if numbers is None else given | {"parameters": numbers}
+
+
+def carried_on(
+    source: Trajectories, columns: Mapping[str, Any], answer: np.ndarray
+) -> Trajectories:
+    """Answers (S, T, N, K) as trajectories on the grid of the frames that they come from."""
+    times = after(source, columns, answer.shape[1])
+    fields, first = {}, 0
+    for name in columns["targets"]:
+        components = _components(source, name)
+        part = answer[..., first : first + len(components)]
+        first += len(components)
+        fields[name] = TrajectoryField(
+            shape=part.shape,
+            dtype=part.dtype,
+            components=components,
+            steady=False,
+            pieces=lambda trajectory, chosen, part=part: part[trajectory, chosen],
+        )
+    return replace(source, fields=fields, times=times, notes=())
+
+
+def after(source: Trajectories, columns: Mapping[str, Any], steps: int) -> np.ndarray:
+    """The times of so many steps behind the last frame."""
+    gaps = np.diff(source.times)
+    step = float(gaps.mean()) if len(gaps) else 1.0
+    return source.times[-1] + step * int(columns["every"]) * np.arange(1, steps + 1)
+
+
+def _frames(
+    source: Trajectories, read: Mapping[str, np.ndarray], inputs: Sequence[str], past: list[int]
+) -> np.ndarray:
+    """Channels (N, C): frame by frame from the oldest, then what is steady."""
+    moving = [n for n in inputs if not source.fields[n].steady]
+    given = [read[n][t] for t in past for n in moving]
+    given += [read[n][0] for n in inputs if source.fields[n].steady]
+    return np.concatenate(given, -1).astype(np.float32)
+
+
+def _channels(source: Trajectories, inputs: Sequence[str], history: int) -> list[str]:
+    """The names of the same."""
+    moving = [c for n in inputs if not source.fields[n].steady for c in _components(source, n)]
+    lags = [f"{c}[{i - history + 1}]" for i in range(history) for c in moving]
+    steady = [c for n in inputs if source.fields[n].steady for c in _components(source, n)]
+    return [*(lags if history > 1 else moving), *steady]
+
+
+def _components(source: Trajectories, name: str) -> tuple[str, ...]:
+    return source.fields[name].components if name in source.fields else ()
+
+
+def _scalars(source: Trajectories, names: Sequence[str]) -> np.ndarray | None:
+    """Numbers of every trajectory (S, P)."""
+    for name in names:
+        if name not in source.parameters:
+            raise unknown(name, "parameter", source.source, list(source.parameters))
+    return np.stack([source.parameters[n] for n in names], -1) if names else None
+
+
+def _known(source: Trajectories, names: Sequence[str], what: str) -> list[str]:
+    for name in names:
+        if name not in source.fields:
+            raise unknown(name, f"{what} field", source.source, list(source.fields))
+    if not names:
+        raise DataError(f"{source.source} has no field that changes in time: name the {what}s")
+    return list(names)

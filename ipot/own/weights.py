@@ -1,0 +1,165 @@
+"""Weights in a file, read only when they are known to fit the model that asks for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from ipot import registry
+from ipot.data.statistics import Statistics
+from ipot.errors import IpotError, RunError
+from ipot.models._globe import place, seen_spec
+from ipot.models._wrappers import wrap
+from ipot.spec import Spec
+
+Shapes = dict[str, tuple[tuple[int, ...], str]]
+"""Shape and kind of number of every tensor, by its name."""
+
+KINDS = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+SMALL = 4096
+"""Whole numbers in settings up to here are believed whatever the file of weights says."""
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write them; those that share memory are written each by itself."""
+    ready = {n: t.detach().to("cpu", copy=True).contiguous() for n, t in tensors.items()}
+    save_file(ready, path, metadata={"format": "pt"})
+
+
+def read_shapes(path: Path) -> Shapes:
+    """What a file says it holds; no tensor is read."""
+    with _opened(path) as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        return {n: (tuple(s.get_shape()), str(s.get_dtype())) for n, s in slices.items()}
+
+
+def read_tensors(path: Path, *, infinite: bool = False) -> dict[str, Tensor]:
+    """The tensors, in which every number must be finite, or `infinite` where that has a meaning."""
+    with _opened(path) as file:
+        found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    for name, tensor in found.items():
+        bad = tensor.isnan() if infinite else ~tensor.isfinite()
+        if bool(bad.any()):
+            raise RunError(
+                f"{path}: {name} holds {int(bad.sum())} values that are not finite (NaN or "
+                "infinity). Copy or download the folder again, or train again."
+            )
+    return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, "pt") as file:
+            yield file
+    except FileNotFoundError as error:
+        raise RunError(f"{path} is not there: the folder is not whole") from error
+    except (SafetensorError, OSError, ValueError) as error:
+        raise RunError(
+            f"{path} is damaged or cut short ({error}). Copy or download the folder again."
+        ) from error
+
+
+def shapes_of(tensors: dict[str, Tensor]) -> Shapes:
+    """The shapes and kinds of tensors."""
+    return {n: (tuple(t.shape), KINDS.get(t.dtype, str(t.dtype))) for n, t in tensors.items()}
+
+
+def wanted_shapes(name: str, config: Any, spec: Spec, found: Shapes, where: Path | str) -> Shapes:
+    """The tensors that a model has, found out without memory for them.
+
+    Settings that make a model much larger than what was `found` are refused before the model is
+    built, however large: a file of settings is a few bytes, and what it asks for may be anything.
+    """
+    largest = max((max(shape, default=1) for shape, _ in found.values()), default=1)
+    refuse_large(vars(config), max(SMALL, largest), f"{where}: model")
+    kind, seen = registry.find("models", name), seen_spec(spec)
+    sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
+    try:
+        with torch.random.fork_rng(devices=[]), _at_most(2 * len(found) + 64):
+            with torch.device("meta"):
+                inner = kind(config, seen)
+            model = place(wrap(inner, Statistics.identity(*sizes)), spec)
+    except _TooLarge as error:
+        raise RunError(
+            f"{where}: these settings make a model of more tensors than the {len(found)} that are "
+            "in the file of weights. Put the settings back that it was saved with."
+        ) from error
+    except IpotError as error:
+        raise RunError(f"{where}: {error}") from error
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+        raise RunError(f"{where}: the settings of {name} do not fit: {error}") from error
+    return shapes_of(model.state_dict())
+
+
+def refuse_unlike(found: Shapes, wanted: Shapes, where: Path | str) -> None:
+    """Refuse weights that lack a tensor of the model, or have another, and name some of them."""
+    both = [n for n in wanted if n in found]
+    parts = []
+    for label, names in (
+        ("missing", sorted(set(wanted) - set(found))),
+        ("unknown", sorted(set(found) - set(wanted))),
+        ("other shape or type", [n for n in both if found[n] != wanted[n]]),
+    ):
+        if names:
+            parts.append(f"{label}: {', '.join(names[:4])}{' ...' if len(names) > 4 else ''}")
+    if parts:
+        raise RunError(f"the weights in {where} do not fit its settings ({'; '.join(parts)})")
+
+
+def refuse_large(settings: Any, most: int, where: str) -> None:
+    """Refuse whole numbers that cannot be sizes of a model whose tensors are that small."""
+    if isinstance(settings, dict):
+        for name, value in settings.items():
+            refuse_large(value, most, f"{where}.{name}")
+    elif isinstance(settings, list | tuple):
+        for value in settings:
+            refuse_large(value, most, where)
+    elif isinstance(settings, int) and abs(settings) > most:
+        raise RunError(
+            f"{where} is {settings}, and no tensor of its weights is larger than {most} along any "
+            "side: put the number back that it was saved with"
+        )
+
+
+class _TooLarge(Exception):
+    """A model asks for more parameters than it may have."""
+
+
+@contextmanager
+def _at_most(count: int) -> Iterator[None]:
+    """Stop building modules in this thread once they have more parameters than so many."""
+    seen, here = 0, threading.get_ident()
+
+    def one_more(module: nn.Module, name: str, parameter: Any) -> None:
+        nonlocal seen
+        if threading.get_ident() == here:
+            seen += 1
+            if seen > count:
+                raise _TooLarge
+
+    handle = register_module_parameter_registration_hook(one_more)
+    try:
+        yield
+    finally:
+        handle.remove()
