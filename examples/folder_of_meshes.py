@@ -33,8 +33,8 @@ def plate(h):
     rim = centre[:, None] + radius * np.stack([np.cos(turn), np.sin(turn)])
     walls = np.concatenate([*sides, rim], axis=1).T
     inner = np.stack(np.meshgrid(s, s), -1) + h * rng.uniform(0.2, 0.8, (len(s), len(s), 2))
-    outside = np.linalg.norm(inner - centre, axis=-1) > radius
-    points = np.concatenate([walls, inner[outside & (KDTree(walls).query(inner)[0] > 0.6 * h)]])
+    keep = (np.linalg.norm(inner - centre, axis=-1) > radius) & (inner.max(-1) < 1)
+    points = np.concatenate([walls, inner[keep & (KDTree(walls).query(inner)[0] > 0.6 * h)]])
     cells = Delaunay(points).simplices
     cells = cells[np.hypot(*(points[cells].mean(1) - centre).T) > radius]
     edges = points[cells[:, [2, 0, 1]]] - points[cells[:, [1, 2, 0]]]

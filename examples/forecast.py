@@ -22,10 +22,10 @@ parser.add_argument("--minutes", type=float, default=1.5)
 parser.add_argument("--out", type=Path, default=Path("runs/forecast"))
 flags = parser.parse_args()
 
-x, dt = np.linspace(0, 10, 41), 0.05
+FRAMES, x, dt = 2000, np.linspace(0, 10, 41), 0.05
 u = 2.5 * np.sin(np.pi * x / 10) + 0.5 * np.sin(np.pi * x / 5)
 before, frames = u, []
-for step in range(24_000):
+for step in range(10 * FRAMES + 70):
     if step % 10 == 0:
         frames.append(u)
     push = (u[2:] - 2 * u[1:-1] + u[:-2]) / (x[1] - x[0]) ** 2 - np.sin(u[1:-1])
@@ -34,7 +34,7 @@ time = np.datetime64("2024-01-01") + 500 * np.arange(len(frames)).astype("timede
 about = {"units": "rad", "long_name": "angle"}
 ds = xr.Dataset({"u": (("time", "x"), np.stack(frames), about)}, {"time": time, "x": x})
 
-past, new = ds.isel(time=slice(2000)), ds.isel(time=slice(2000, 2007))
+past, new = ds.isel(time=slice(FRAMES)), ds.isel(time=slice(FRAMES, None))
 model = ipot.fit(past, inputs="u", targets="u", history=3, lead=4, minutes=flags.minutes)
 model.save(flags.out / "model", overwrite=True)
 

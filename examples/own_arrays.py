@@ -16,7 +16,7 @@ import ipot
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--minutes", type=float, default=1.5)
 parser.add_argument("--out", default="runs/own_arrays", help="folder for the model and a picture")
-flags = parser.parse_args()
+flags, SAMPLES, NEW = parser.parse_args(), 500, 50
 
 
 def separated(u, steps=60, dt=0.05, width=0.06):
@@ -33,7 +33,7 @@ def places(n):
     return np.stack(np.meshgrid(line, line, indexing="ij"), -1)  # (n, n, 2)
 
 
-noise = np.fft.fft2(np.random.default_rng(0).normal(size=(500, 48, 48)))
+noise = np.fft.fft2(np.random.default_rng(0).normal(size=(SAMPLES, 48, 48)))
 k = np.fft.fftfreq(48, 1 / 48)
 a_fine = np.fft.ifft2(2.4 * noise * np.exp(-(k[:, None] ** 2 + k**2) / 4)).real
 u_fine = separated(a_fine)
@@ -43,13 +43,13 @@ print(f"points {x.shape}, a {a.shape}, u {u.shape}")
 data = ipot.Dataset.from_arrays(
     points=x, values=a, targets=u, inputs=["a"], outputs=["u"], periods={0: 1.0, 1: 1.0}
 )
-train, test = data.select(range(450)), data.select(range(450, 500))
+train, test = data.select(range(SAMPLES - NEW)), data.select(range(SAMPLES - NEW, SAMPLES))
 model = ipot.fit(train, minutes=flags.minutes)
-print(f"error on {len(test)} new samples: {100 * model.evaluate(test).relative_l2:.1f} %")
+print(f"error on {NEW} new samples: {100 * model.evaluate(test).relative_l2:.1f} %")
 model.plot(test[0], f"{flags.out}/fields.png")
 model.save(f"{flags.out}/model", overwrite=True)
 
 again = ipot.load(f"{flags.out}/model")
-found = again.predict(points=x, values=a[450:], queries=places(48))  # (50, 48, 48)
-error = np.linalg.norm(found - u_fine[450:]) / np.linalg.norm(u_fine[450:])
+found = again.predict(points=x, values=a[-NEW:], queries=places(48))  # (50, 48, 48)
+error = np.linalg.norm(found - u_fine[-NEW:]) / np.linalg.norm(u_fine[-NEW:])
 print(f"the saved model at 48 x 48 places: {100 * error:.1f} %; {flags.out}/fields.png")

@@ -21,7 +21,7 @@ parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--minutes", type=float, default=1.5)
 parser.add_argument("--out", type=Path, default=Path("runs/scalar_parameters"))
 flags, rng = parser.parse_args(), np.random.default_rng(0)
-N, NAMES = 24, ("q1", "q2", "q3", "q4", "k", "h")
+N, SAMPLES, NEW, NAMES = 24, 800, 200, ("q1", "q2", "q3", "q4", "k", "h")
 line = (np.arange(N) + 1) / (N + 1)
 x = np.stack(np.meshgrid(line, line, indexing="ij"), -1).reshape(-1, 2)
 second = sparse.diags([1.0, -2.0, 1.0], [-1, 0, 1], shape=(N, N)) * (N + 1) ** 2
@@ -35,25 +35,25 @@ def temperature(numbers):
     return spsolve((h * sparse.eye(N * N) - k * laplace).tocsc(), heaters @ powers)
 
 
-low, high = [*4 * [2e3], 0.5, 10], [*4 * [1e4], 5, 100]
-numbers = np.exp(rng.uniform(np.log(low), np.log(high), (800, 6)))
+low, high = [*4 * [4e3], 0.7, 15], [*4 * [1e4], 3.5, 100]
+numbers = np.exp(rng.uniform(np.log(low), np.log(high), (SAMPLES, 6)))
 u = np.stack([temperature(one) for one in numbers])
 print(f"parameters {numbers.shape}, queries {x.shape}, targets {u.shape}")
 
 data = ipot.Dataset.from_arrays(
     parameters=numbers, queries=x, targets=u, parameter_names=NAMES, outputs=["u"], units={"u": "K"}
 )
-model = ipot.fit(data.select(range(600)), minutes=flags.minutes)
-found = model.predict(parameters=numbers[600:], queries=x, interval=0.9)
-inside = (found.low <= u[600:]) & (u[600:] <= found.high)
-error = np.linalg.norm(found.prediction - u[600:], axis=1) / np.linalg.norm(u[600:], axis=1)
-print(f"200 new plates: error {100 * error.mean():.1f} %")
+model = ipot.fit(data.select(range(SAMPLES - NEW)), minutes=flags.minutes)
+found = model.predict(parameters=numbers[-NEW:], queries=x, interval=0.9)
+inside = (found.low <= u[-NEW:]) & (u[-NEW:] <= found.high)
+error = np.linalg.norm(found.prediction - u[-NEW:], axis=1) / np.linalg.norm(u[-NEW:], axis=1)
+print(f"{NEW} new plates: error {100 * error.mean():.1f} %")
 print(f"bounds that should hold 90 % of the truth hold {100 * inside.mean():.1f} %")
 
 cut = slice(7 * N, 8 * N)
 plt.fill_between(line, found.low[0, cut], found.high[0, cut], alpha=0.3, label="bounds at 90 %")
 plt.plot(line, found.prediction[0, cut], label="prediction")
-plt.plot(line, u[600, cut], "k--", label="truth")
+plt.plot(line, u[-NEW, cut], "k--", label="truth")
 plt.legend()
 plt.gca().set(xlabel="y, through two of the heaters", ylabel="temperature u, K")
 flags.out.mkdir(parents=True, exist_ok=True)

@@ -48,9 +48,9 @@ model = ipot.fit(known, inputs="p", targets=grid, lead=0, minutes=flags.minutes)
 found = xr.concat([model.predict(stations.sel(time=[t])) for t in new], "time")
 error = float(np.sqrt(((found - grid.wind) ** 2).mean() / (grid.wind.sel(time=new) ** 2).mean()))
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.5), layout="constrained")
-for side, field in zip(axes, (grid.wind, found), strict=True):
-    field.sel(time=new[4]).plot(ax=side, vmin=0, vmax=40)
-    side.set_title("truth" if field is grid.wind else "from the stations (dots)")
+for side, name, field in zip(axes, ("truth", "from the dots"), (grid.wind, found), strict=True):
+    field.sel(time=new[4]).plot(ax=side, vmin=0, vmax=35)
+    side.set_title(name)
 side.plot(stations.lon, stations.lat, "w.")
 flags.out.mkdir(parents=True, exist_ok=True)
 figure.savefig(flags.out / "map.png")

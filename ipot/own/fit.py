@@ -43,6 +43,8 @@ MODEL = "ipot"
 HELD_OUT = 0.08
 """Of the samples, for choosing the best weights; as many again for the scores and bounds."""
 MOST_HELD = 200
+FEW = 10
+"""Samples below which all are learned from: what could be held out would tell nothing."""
 FEWEST = 30
 """Samples below which none are set aside for scores and bounds of their own."""
 
@@ -133,9 +135,11 @@ def _splits(source: Source, seed: int) -> Splits:
 
 
 def split(data: Dataset, seed: int) -> Splits:
-    """Parts drawn at random; small data sets keep no part for scores."""
+    """Parts drawn at random; small data sets keep none for scores, very small ones none at all."""
     if len(data) < 2:
         raise DataError(f"at least two samples are needed to learn from, got {len(data)}")
+    if len(data) < FEW:
+        return Splits(data, data, None)
     held = min(MOST_HELD, max(1, round(HELD_OUT * len(data))))
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed)).tolist()
     parts = 2 if len(data) >= FEWEST else 1
@@ -203,7 +207,7 @@ def _finished(
     about = {
         "samples": {
             "train": len(splits.train),
-            "validation": len(splits.validation),
+            "validation": 0 if splits.validation is splits.train else len(splits.validation),
             "held out": 0 if held is None else len(held),
         },
         "described": data.describe(),

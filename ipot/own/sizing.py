@@ -12,15 +12,21 @@ from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.spatial import KDTree
+from torch import Tensor
 
 from ipot.data.own import Dataset
 from ipot.errors import Unsupported
 from ipot.models.ipot import Config
 from ipot.recipes import paper
+from ipot.spec import Bounds
 from ipot.training.settings import Training
 
 PRESETS = ("default", "paper")
+MEASURED = 1000
+"""Points of a sample whose neighbours are looked for."""
 MINUTES = 5.0
 """Unless said."""
 MOST_EPOCHS = 100_000
@@ -172,10 +178,29 @@ def _share(wanted: int, there: int) -> float:
 def _frequency(data: Dataset) -> int:
     """Twice the highest frequency of the position features: what the denser of inputs and queries
     resolves along an axis, but not so much that an answer between the points would be noise."""
-    points, queries, _ = typical_sizes(data)
-    dimension = max(1, len(data.spec.query_domain))
-    lines = max(points, queries) ** (1 / min(dimension, 3))
-    return int(min(32, max(4, 2 * (lines // 4))))
+    first = data[0]
+    queries = first.queries if first.queries.ndim == 2 else first.queries[0]
+    lines = max(_lines(first.points, data.spec.domain), _lines(queries, data.spec.query_domain))
+    return int(min(32, max(4, 2 * (round(lines) // 4))))
+
+
+def _lines(places: Tensor, domain: Bounds) -> float:
+    """How many points lie along a side of the domain, by how far neighbours are apart.
+
+    So that a surface in space counts as the surface that it is, and not as a thin volume.
+    """
+    if len(places) < 2:
+        return 0.0
+    low = np.array([a for a, _ in domain])
+    size = np.array([b - a for a, b in domain])
+    rows = np.unique((places.double().numpy() - low) / size, axis=0)
+    # Four neighbours of a node on a grid are as far away as its spacing; on a line, two.
+    nearest = min(len(rows) - 1, 2 if rows.shape[1] == 1 else 4)
+    if nearest < 1:
+        return 0.0
+    some = rows[:: max(1, len(rows) // MEASURED)]
+    apart = KDTree(rows).query(some, k=nearest + 1)[0][:, -1]
+    return 1.0 / float(np.median(apart))
 
 
 def _said(data: Dataset, model: Config, how: Training, device: torch.device) -> tuple[str, ...]:

@@ -173,10 +173,11 @@ class Fitted:
     def summary(self) -> list[str]:
         """How good it is, in lines: its own error beside those of simple predictors."""
         if "held_out" not in self.scores:
-            return [
-                f"error on {self.about.get('samples', {}).get('validation', 'the')} validation "
-                f"samples: {percent(self.scores['validation'])}; too few samples to hold more out"
-            ]
+            error = percent(self.scores["validation"])
+            count = self.about.get("samples", {}).get("validation", 0)
+            if not count:
+                return [f"error on the training samples: {error}; too few to hold any out"]
+            return [f"error on {count} validation samples: {error}; too few to hold more out"]
         count = self.about["samples"]["held out"]
         lines = [f"relative L2 error on {count} samples held out:"]
         simple = sorted(self.scores["baselines"].items(), key=lambda pair: -pair[1])

@@ -190,6 +190,8 @@ def test_a_forecast_from_netcdf(tmp_path, ask, learn, answer):
     assert ask("data", "inspect", str(tmp_path / "g.nc"))["cases"] == 120
     flags = ("--inputs", "t2m", "--targets", "t2m", "--history", "2", "--lead", "3", "--season")
     model = learn(tmp_path / "g.nc", *flags)
+    config = json.loads((model / "config.json").read_text())
+    assert config["spec"]["parameters"] == ["cos(season)", "sin(season)"]
     answer(model, tmp_path / "g.nc", "out.nc")
     with xr.open_dataset(tmp_path / "out.nc") as out:
         assert dict(out.t2m.sizes) == {"time": 3, "latitude": 3, "longitude": 4}

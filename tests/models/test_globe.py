@@ -112,6 +112,13 @@ def test_chunked_and_streamed_it_answers_the_same(rows, steps, monkeypatch):
     torch.testing.assert_close(predict(outer, asked), whole)
 
 
+def test_what_lies_elsewhere_is_brought_before_it_is_mapped():
+    """Here in another precision; on a GPU, in the memory of the host."""
+    outer, asked = model(spec()), batch(n=40, m=23)
+    found = predict(outer, asked.astype(torch.float64), rows=7)
+    torch.testing.assert_close(found.float(), outer(asked))
+
+
 def test_padding_does_not_count(make_sample):
     outer = model(spec())
     samples = [

@@ -305,10 +305,12 @@ def test_killed_it_goes_on_too(tmp_path):
 
 
 def test_a_finished_run_can_be_resumed_and_stays_as_it_is(tmp_path):
-    data = tiny.data("mesh")
+    data = tiny.data("mesh", 31)
     first = quick(data, out=tmp_path / "model", seed=3)
-    assert same(first, quick(data, resume=tmp_path / "model", epochs=None, model=None))
-    assert same(first, quick(data, resume=tmp_path / "model", out=tmp_path / "model", seed=3))
+    for settings in ({"epochs": None, "model": None}, {"out": tmp_path / "model", "seed": 3}):
+        again = quick(data, resume=tmp_path / "model", **settings)
+        assert same(first, again)
+        assert first.scores == again.scores  # on the same samples, drawn by the same seed
 
 
 def test_without_a_folder_nothing_is_kept(monkeypatch):
@@ -349,6 +351,18 @@ def test_what_cannot_be_gone_on_with(tmp_path, monkeypatch):
     config.write_text(json.dumps(json.loads(config.read_text()) | {"kind": "another"}))
     with pytest.raises(RunError, match=r"is not a run of `ipot\.fit`"):
         quick(data, resume=folder)
+
+
+def test_every_number_counts_in_a_fingerprint():
+    """The sums of all, and the order of those in samples that are looked at closely."""
+    given = tiny.arrays("all", 40)
+    first = fingerprint(Dataset.from_arrays(**given))
+    for name in ("values", "targets", "parameters"):
+        changed, turned = given[name].copy(), given[name].copy()
+        changed[7, 0] += 1e-3
+        turned[8] = turned[8, ::-1]
+        for array in (changed, turned):
+            assert fingerprint(Dataset.from_arrays(**given | {name: array})) != first
 
 
 def test_fingerprints_tell_data_sets_apart():
