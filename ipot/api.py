@@ -16,16 +16,16 @@ from ipot.device import choose
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.predict import predict
+from ipot.labelled.series import Series
 from ipot.models.base import Operator
 from ipot.own.fit import fit
-from ipot.own.folder import is_saved, read_folder
-from ipot.own.hub import fetch_from_hub
-from ipot.own.series import Series
 from ipot.own.surrogate import Fitted
 from ipot.problems.base import GridProblem, Problem
 from ipot.recipes.experiment import Experiment, experiment, restore, resume, run
 from ipot.recipes.studies import Question, ask, warn_outside
 from ipot.samples import Batch, Sample
+from ipot.saved.folder import is_saved, read_folder
+from ipot.saved.hub import fetch_from_hub
 from ipot.spec import Need
 
 WHOLE_ROWS = 1 << 21
@@ -176,7 +176,7 @@ def load(
 def from_pretrained(
     repo_id: str, *, revision: str | None = None, device: str = "auto"
 ) -> Surrogate | Fitted:
-    """A saved model from the Hugging Face Hub; `ipot.own.hub.push_to_hub` puts one there."""
+    """A saved model from the Hugging Face Hub; `ipot.saved.hub.push_to_hub` puts one there."""
     return load(fetch_from_hub(repo_id, revision), device=device)
 
 

@@ -72,7 +72,8 @@ def _show(found: Inventory) -> None:
         ]
         for v in found.variables
     ]
-    show(tables.table(heading, columns, rows))
+    print(heading)
+    show(tables.table("", columns, rows))
     for note in found.notes:
         print(note)
     if found.suggestion:

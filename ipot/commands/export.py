@@ -10,8 +10,8 @@ import tyro
 
 from ipot.api import load
 from ipot.commands.common import emit, parse, say
-from ipot.own.export import export
 from ipot.report.tables import bytes_
+from ipot.saved.export import export
 
 
 @dataclass

@@ -15,8 +15,8 @@ from ipot.formats import Case, kind_of, read_cases, write_case, write_cases
 from ipot.formats.arrays import DESCRIPTION, headers, read_arrays, write_arrays
 from ipot.formats.case import Arrays, CaseReader, Trajectories
 from ipot.formats.well_write import write_well
+from ipot.labelled.opened import open_series
 from ipot.own.cases import arrays_as_cases, predict_case
-from ipot.own.opened import open_series
 from ipot.own.surrogate import Fitted, Interval
 from ipot.own.trajectories import KIND, after, carried_on, latest
 

@@ -1,1 +1,1 @@
-"""Data of one's own: fitted, asked, labelled, saved, exported."""
+"""Your own data: fit, the fitted model, and the shapes it speaks."""

@@ -8,10 +8,10 @@ import numpy as np
 from torch import Tensor
 
 from ipot.data.own_arrays import tensor
-from ipot.own.answers import asked_places, to_xarray
+from ipot.labelled.answers import asked_places, to_xarray
+from ipot.labelled.latest import to_batch
+from ipot.labelled.series import Series
 from ipot.own.asked import times_of
-from ipot.own.latest import to_batch
-from ipot.own.series import Series
 from ipot.samples import Sample
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ipot.formats import Inventory, inspect, kind_of
-from ipot.own.opened import inspect_series
+from ipot.labelled.opened import inspect_series
 from ipot.own.sources import LABELLED, holds_labelled
 
 

@@ -200,7 +200,7 @@ def _lines(places: Tensor, domain: Bounds) -> float:
         return 0.0
     some = rows[:: max(1, len(rows) // MEASURED)]
     apart = KDTree(rows).query(some, k=nearest + 1)[0][:, -1]
-    return 1.0 / float(np.median(apart))
+    return 1.0 + 1.0 / float(np.median(apart))
 
 
 def _said(data: Dataset, model: Config, how: Training, device: torch.device) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from ipot.errors import DataError, UnknownName
 from ipot.formats import Case, CaseReader, Trajectories, kind_of, read_cases
 from ipot.formats.channels import Where, fields_of
 from ipot.formats.choose import dataset_of
-from ipot.own.labelled import from_xarray
-from ipot.own.opened import open_series
-from ipot.own.series import Series, split_series
+from ipot.labelled.opened import open_series
+from ipot.labelled.samples import from_xarray
+from ipot.labelled.series import Series, split_series
 from ipot.own.trajectories import Windows, windows_of
 
 LABELLED = ("netCDF", "GRIB", "Zarr")

@@ -15,18 +15,18 @@ from ipot.data.own import Dataset, Layout
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
+from ipot.labelled.series import Series
 from ipot.models.base import Operator
 from ipot.nn.globe import GLOBAL
 from ipot.own.answered import answered, calibrated, pieces
 from ipot.own.asked import asked
-from ipot.own.folder import Saved, write_folder
 from ipot.own.forecast import forecast
-from ipot.own.series import Series
 from ipot.own.sources import is_labelled
 from ipot.recipes.studies import warn_outside
 from ipot.report import plots
 from ipot.report.tables import percent
 from ipot.samples import Batch, Sample, collate
+from ipot.saved.folder import Saved, write_folder
 from ipot.spec import Spec
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from own.small import facts, model
+from saved.small import facts, model
 
 from ipot.errors import DataError
 from ipot.evaluation import predict as predicting

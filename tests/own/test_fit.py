@@ -55,7 +55,7 @@ def test_few_samples(count):
     found = model.about["samples"]
     assert sum(found.values()) == count
     assert found["train"] >= 1
-    assert found["validation"] >= 1
+    assert (found["validation"] >= 1) == (count >= fitting.FEW)
     assert found["held out"] == (10 if count >= 30 else 0)
     assert ("held_out" in model.scores) == (model.bounds is not None) == (count >= 30)
 

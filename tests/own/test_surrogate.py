@@ -153,7 +153,7 @@ def test_what_it_says_of_itself(bounded):
         *("ipot", "mean field", "nearest neighbour", "linear (PCA)")  # the best last
     ]
     assert "held out" in repr(bounded)
-    assert "too few samples to hold more out" in fitted("mesh").summary()[0]
+    assert "too few to hold" in fitted("mesh").summary()[0]
 
 
 # ---- large questions

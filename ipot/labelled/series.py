@@ -15,8 +15,8 @@ import numpy as np
 
 from ipot.data.own import Dataset
 from ipot.errors import DataError
-from ipot.own.clock import Clock
-from ipot.own.places import MEMBERS, Places
+from ipot.labelled.clock import Clock
+from ipot.labelled.places import MEMBERS, Places
 
 MOST_KEPT = 200_000
 """Coordinates of target places that are kept with a model; of more, `on` must say where to ask."""

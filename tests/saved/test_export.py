@@ -16,13 +16,13 @@ from ipot.data.statistics import Statistics
 from ipot.errors import RunError, Unsupported
 from ipot.models._wrappers import wrap
 from ipot.models.base import OneStep
-from ipot.own import export as exporting
-from ipot.own import graph_files
-from ipot.own.export import difference, export
-from ipot.own.graph import Signature, takes_points
 from ipot.samples import Batch
+from ipot.saved import export as exporting
+from ipot.saved import graph_files
+from ipot.saved.export import difference, export
+from ipot.saved.graph import Signature, takes_points
 from ipot.spec import Need
-from own.small import BOX, facts, model
+from saved.small import BOX, facts, model
 
 ROLLING = facts(parameters=("p",), steps=2, dt=0.5, units=("K", "m"))
 GLOBE = facts(outputs=("u",), geographic=True, domain=((0.0, 360.0), (-90.0, 90.0)))

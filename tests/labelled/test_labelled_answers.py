@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from ipot.errors import DataError
-from ipot.own.answers import asked_places, to_xarray
-from ipot.own.labelled import from_xarray
-from ipot.own.latest import to_batch
+from ipot.labelled.answers import asked_places, to_xarray
+from ipot.labelled.latest import to_batch
+from ipot.labelled.samples import from_xarray
 from ipot.version import __version__
 
 from .labelled_data import days, grid, stations, truth, xr

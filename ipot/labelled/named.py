@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ipot.errors import DataError
-from ipot.own.frames import VERSIONS, Field
-from ipot.own.places import MEMBERS, SAMPLES, TIMES, role_named, role_of
-from ipot.own.windows import Axis
+from ipot.labelled.frames import VERSIONS, Field
+from ipot.labelled.places import MEMBERS, SAMPLES, TIMES, role_named, role_of
+from ipot.labelled.windows import Axis
 
 
 def xarray() -> Any:
@@ -29,7 +29,7 @@ def as_dataset(given: Any, argument: str) -> Any:
     """An xarray data set of a data set, an array or a path."""
     xr = xarray()
     if isinstance(given, str | Path):
-        from ipot.own.opened import open_series
+        from ipot.labelled.opened import open_series
 
         return open_series(given)
     if isinstance(given, xr.DataArray):

@@ -14,11 +14,11 @@ import numpy as np
 from ipot.data import gridded
 from ipot.errors import DataError
 from ipot.formats.case import Inventory, Variable
-from ipot.own.clock import find_clock, in_order, kind_of
-from ipot.own.columns import find_columns
-from ipot.own.frames import VERSIONS, Field
-from ipot.own.named import as_field, axis_of, find_sample, find_time, xarray
-from ipot.own.places import role_of
+from ipot.labelled.clock import find_clock, in_order, kind_of
+from ipot.labelled.columns import find_columns
+from ipot.labelled.frames import VERSIONS, Field
+from ipot.labelled.named import as_field, axis_of, find_sample, find_time, xarray
+from ipot.labelled.places import role_of
 
 WHOLE = 64 << 20
 """Bytes of a variable up to which all of it is looked at."""

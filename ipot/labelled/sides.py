@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ipot.errors import DataError
-from ipot.own.columns import assemble, find_columns
-from ipot.own.frames import PIECE, Field, fill
-from ipot.own.named import as_field, axis_of, find_sample, find_time
-from ipot.own.places import Places
-from ipot.own.windows import Axis
+from ipot.labelled.columns import assemble, find_columns
+from ipot.labelled.frames import PIECE, Field, fill
+from ipot.labelled.named import as_field, axis_of, find_sample, find_time
+from ipot.labelled.places import Places
+from ipot.labelled.windows import Axis
 
 Job = tuple[Field, np.ndarray, np.ndarray]
 """A variable, the numbers of its frames (W, J), and where they go (W, J, points)."""

@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 
 from ipot.errors import Unsupported
 from ipot.models.base import Operator
-from ipot.own.graph import Signature
+from ipot.saved.graph import Signature
 
 ONNX_MOST = (1 << 31) - (1 << 24)
 """Bytes of weights in one ONNX file, which must stay below 2 GiB with its graph."""

@@ -18,10 +18,11 @@ from torch import Tensor
 from ipot import files
 from ipot.errors import RunError, Unsupported
 from ipot.models.base import Operator
-from ipot.own.card import scales_of
-from ipot.own.facts_json import spec_to_dict
-from ipot.own.graph import Plain, Signature, trace
-from ipot.own.graph_files import (
+from ipot.samples import Batch
+from ipot.saved.card import scales_of
+from ipot.saved.facts_json import spec_to_dict
+from ipot.saved.graph import Plain, Signature, trace
+from ipot.saved.graph_files import (
     OUTPUT,
     Answer,
     need_onnx,
@@ -32,7 +33,6 @@ from ipot.own.graph_files import (
     write_onnx,
     write_pt2,
 )
-from ipot.samples import Batch
 from ipot.spec import Spec
 from ipot.version import __version__
 

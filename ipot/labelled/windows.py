@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ipot.errors import DataError
-from ipot.own.clock import OFF, Clock, find_clock, in_order, kind_of
+from ipot.labelled.clock import OFF, Clock, find_clock, in_order, kind_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,9 +14,9 @@ from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own import Dataset, Layout
 from ipot.data.own_facts import origin_of
 from ipot.errors import DataError
-from ipot.own.places import Places, find_west, widest_gap
-from ipot.own.series import Series, kept
-from ipot.own.windows import Windows
+from ipot.labelled.places import Places, find_west, widest_gap
+from ipot.labelled.series import Series, kept
+from ipot.labelled.windows import Windows
 from ipot.samples import Batch, Sample
 
 AROUND = 60.0

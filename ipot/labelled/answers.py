@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from ipot.errors import DataError
-from ipot.own.columns import assemble
-from ipot.own.latest import Frames
-from ipot.own.named import as_dataset, xarray
-from ipot.own.places import Places, role_named, role_of
-from ipot.own.series import Series
+from ipot.labelled.columns import assemble
+from ipot.labelled.latest import Frames
+from ipot.labelled.named import as_dataset, xarray
+from ipot.labelled.places import Places, role_named, role_of
+from ipot.labelled.series import Series
 from ipot.version import __version__
 
 _GLOBE = ("longitude", "latitude")

@@ -13,13 +13,13 @@ import numpy as np
 
 from ipot.data.own import Dataset
 from ipot.errors import DataError
-from ipot.own import clock as clocks
-from ipot.own.frames import PIECE, Field, free_memory
-from ipot.own.joined import Arrays, join
-from ipot.own.named import as_dataset, names_of
-from ipot.own.series import Series
-from ipot.own.sides import Side, input_jobs, read_jobs, side_of
-from ipot.own.windows import Windows, clock_of, one_by_one, plan
+from ipot.labelled import clock as clocks
+from ipot.labelled.frames import PIECE, Field, free_memory
+from ipot.labelled.joined import Arrays, join
+from ipot.labelled.named import as_dataset, names_of
+from ipot.labelled.series import Series
+from ipot.labelled.sides import Side, input_jobs, read_jobs, side_of
+from ipot.labelled.windows import Windows, clock_of, one_by_one, plan
 
 _KEPT = ("units", "long_name", "standard_name")
 

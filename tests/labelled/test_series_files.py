@@ -8,10 +8,10 @@ import torch
 
 from ipot.data import sst
 from ipot.errors import DataError
-from ipot.own.frames import Field, free_memory
-from ipot.own.labelled import from_xarray
-from ipot.own.opened import inspect_series, open_series
-from ipot.own.series import split_series
+from ipot.labelled.frames import Field, free_memory
+from ipot.labelled.opened import inspect_series, open_series
+from ipot.labelled.samples import from_xarray
+from ipot.labelled.series import split_series
 from ipot.problems.sst import Sst
 
 from .labelled_data import days, grid, unit_vectors, xr
@@ -158,7 +158,7 @@ class TestInspect:
         assert found.suggestion.startswith(f"ipot fit {path} --inputs t2m --targets t2m")
 
     def test_a_large_variable_is_sampled_and_that_is_said(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("ipot.own.opened.WHOLE", 1000)
+        monkeypatch.setattr("ipot.labelled.opened.WHOLE", 1000)
         path = write_zarr(tmp_path / "a.zarr", grid(100), 10)
         assert "t2m: ranges are those of 16 of 100 frames" in inspect_series(path).notes
 

@@ -15,13 +15,13 @@ from safetensors.torch import load_file, save_file
 from ipot import registry
 from ipot.errors import IpotError, RunError
 from ipot.evaluation.predict import predict
-from ipot.own import disk, folder, weights
-from ipot.own.facts_json import from_dict, plain, spec_from_dict, spec_to_dict, to_dict
-from ipot.own.folder import Saved, is_saved, read_folder, read_saved, write_folder
 from ipot.recipes.experiment import build_model
 from ipot.samples import collate
+from ipot.saved import disk, folder, weights
+from ipot.saved.facts_json import from_dict, plain, spec_from_dict, spec_to_dict, to_dict
+from ipot.saved.folder import Saved, is_saved, read_folder, read_saved, write_folder
 from ipot.spec import Need, Spec
-from own.small import BOX, config, facts, model
+from saved.small import BOX, config, facts, model
 
 SPEC = facts(parameters=("p",), units=("K", ""), periods=(1.0, None), steps=2, dt=0.1)
 

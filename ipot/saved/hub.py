@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ipot.errors import IpotError, RunError, Unsupported
-from ipot.own.folder import FILES, WEIGHTS, is_saved
+from ipot.saved.folder import FILES, WEIGHTS, is_saved
 
 
 def push_to_hub(

@@ -25,11 +25,11 @@ from torch import Tensor
 from ipot import files, registry
 from ipot.errors import IpotError, RunError
 from ipot.models.base import Operator
-from ipot.own import weights
-from ipot.own.card import card, scales_of
-from ipot.own.disk import whole_folder
-from ipot.own.facts_json import from_dict, plain, spec_from_dict, spec_to_dict, to_dict
 from ipot.recipes.experiment import build_model
+from ipot.saved import weights
+from ipot.saved.card import card, scales_of
+from ipot.saved.disk import whole_folder
+from ipot.saved.facts_json import from_dict, plain, spec_from_dict, spec_to_dict, to_dict
 from ipot.spec import Spec
 from ipot.version import __version__
 

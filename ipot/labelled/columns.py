@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ipot.errors import DataError
-from ipot.own.places import Places, role_of
+from ipot.labelled.places import Places, role_of
 
 SCATTERED = ("station", "point", "node", "cell", "ncell", "site", "location", "obs", "id", "index")
 _ORDER = ("longitude", "latitude", "x", "y", "z")

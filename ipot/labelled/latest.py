@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ipot.errors import DataError
-from ipot.own import clock as clocks
-from ipot.own.clock import OFF
-from ipot.own.named import as_dataset, names_of
-from ipot.own.places import TIMES, Places
-from ipot.own.series import Series
-from ipot.own.sides import Side, input_jobs, read_jobs, side_of
+from ipot.labelled import clock as clocks
+from ipot.labelled.clock import OFF
+from ipot.labelled.named import as_dataset, names_of
+from ipot.labelled.places import TIMES, Places
+from ipot.labelled.series import Series
+from ipot.labelled.sides import Side, input_jobs, read_jobs, side_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from ipot.errors import RunError, Unsupported
-from ipot.own.folder import Saved, read_folder, write_folder
-from ipot.own.hub import fetch_from_hub, push_to_hub
-from own.small import config, facts, model
+from ipot.saved.folder import Saved, read_folder, write_folder
+from ipot.saved.hub import fetch_from_hub, push_to_hub
+from saved.small import config, facts, model
 
 
 @pytest.fixture

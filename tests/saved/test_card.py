@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from ipot.own.card import card, scales_of
-from ipot.own.folder import Saved
-from own.small import config, facts, model
+from ipot.saved.card import card, scales_of
+from ipot.saved.folder import Saved
+from saved.small import config, facts, model
 
 
 def made(spec, *, bounded=False, **changes):

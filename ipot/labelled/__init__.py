@@ -1,0 +1,1 @@
+"""Fields with named dimensions, in and out."""

@@ -1,0 +1,1 @@
+"""Models on disk: a folder, a hub, files for other programs."""
