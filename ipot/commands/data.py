@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
         helped = name in ("-h", "--help")
         unknown = f"ipot data: unknown {name!r}\n\n" if name and not helped else ""
         print(unknown + cleandoc(ABOUT), file=sys.stdout if helped else sys.stderr)
-        return 0 if helped else 2
+        raise SystemExit(0 if helped else 2)
     flags = parse(Inspect, rest, "data inspect")
     found = inspected(flags.path)
     if flags.json:

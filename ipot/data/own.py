@@ -240,7 +240,8 @@ class Dataset:
             ("queries", {s.queries.shape[-2] for s in shown}),
         ):
             low, high = min(found), max(found)
-            said.append(f"{low} {word}" if low == high else f"{low} to {high} {word}")
+            if high:
+                said.append(f"{low} {word}" if low == high else f"{low} to {high} {word}")
         lines = [f"{len(self)} samples, {' and '.join(said)} each"]
         if spec.inputs:
             lines.append(f"in: {', '.join(spec.inputs)}")

@@ -156,8 +156,13 @@ def _sizes(found: Arrays) -> tuple[int, int] | None:
     places = found.points if found.points is not None else found.queries
     if places is None:
         return None
-    each = places if isinstance(places, list) else [places]
-    counts = [a.shape[-2] if a.ndim > 1 else len(a) for a in each]
+    if not isinstance(places, list):
+        # (samples, N, D) has N points; (H, W, D) with as many targets is a grid of H W.
+        nodes = places.size // places.shape[-1] if places.ndim > 1 else len(places)
+        stacked = places.ndim == 3 and len(places) == len(found.targets)
+        count = places.shape[1] if stacked else nodes
+        return count, count
+    counts = [a.shape[-2] if a.ndim > 1 else len(a) for a in places]
     return min(counts), max(counts)
 
 

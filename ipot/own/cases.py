@@ -28,7 +28,8 @@ def predict_case(
     """A case with the answers of a model as fields beside those that it has.
 
     They are at the points, or on the cells where the targets of the training were; `other` is
-    another case, like the mesh of tomorrow, that they are to be for.
+    another case, like the mesh of tomorrow, that they are to be for. A field of the same name that
+    is there already stays, and the answer is called NAME_predicted.
     """
     spec, where = model.spec, _where(model.about)
     target = case if other is None else other
@@ -45,10 +46,14 @@ def predict_case(
         given["parameters"] = numbers[0] if model.layout.flat_parameters else numbers
     given["queries"] = queries
     ((_, found),) = _answers(model, given, interval, steps)
-    target = replace(target, units={**target.units, **_units(found, model)})
-    if where == "cells":
-        return replace(target, cell_fields={**target.cell_fields, **found})
-    return replace(target, fields={**target.fields, **found})
+    units = {**_units(found, model), **target.units}
+    key = "cell_fields" if where == "cells" else "fields"
+    there = getattr(target, key)
+    # A truth that the file holds stays what it is.
+    named = {f"{name}_predicted" if name in there else name: name for name in found}
+    units |= {new: units[old] for new, old in named.items() if old in units}
+    fields = {**there, **{new: found[old] for new, old in named.items()}}
+    return replace(target, **{key: fields}, units=units)
 
 
 def arrays_as_cases(

@@ -177,7 +177,8 @@ class Fitted:
             count = self.about.get("samples", {}).get("validation", 0)
             if not count:
                 return [f"error on the training samples: {error}; too few to hold any out"]
-            return [f"error on {count} validation samples: {error}; too few to hold more out"]
+            each = "sample" if count == 1 else "samples"
+            return [f"error on {count} validation {each}: {error}; too few to hold more out"]
         count = self.about["samples"]["held out"]
         lines = [f"relative L2 error on {count} samples held out:"]
         simple = sorted(self.scores["baselines"].items(), key=lambda pair: -pair[1])

@@ -37,7 +37,7 @@ class Scale(OneStep):
 MODEL = Scale
 '''
 REFUSING = """
-from own.scale import Config, Scale
+from mine.scale import Config, Scale
 from ipot.spec import Need
 
 class Meshed(Scale):
@@ -50,38 +50,38 @@ MODEL = Meshed
 @pytest.fixture
 def words(tmp_path, monkeypatch):
     """A comparison of two systems that live outside of the package, one of which cannot."""
-    package = tmp_path / "elsewhere" / "own"
+    package = tmp_path / "elsewhere" / "mine"
     package.mkdir(parents=True)
     (package / "scale.py").write_text(SYSTEM)
     (package / "meshed.py").write_text(REFUSING)
     monkeypatch.syspath_prepend(str(package.parent))
-    flags = ["--models", "own.scale,own.meshed", "--minutes", "0.002", "--device", "cpu"]
+    flags = ["--models", "mine.scale,mine.meshed", "--minutes", "0.002", "--device", "cpu"]
     flags += ["--out", str(tmp_path / "out"), "--data", str(tmp_path / "data")]
     yield ["compare", "training.toys", *flags]
-    for name in [n for n in sys.modules if n == "own" or n.startswith("own.")]:
+    for name in [n for n in sys.modules if n == "mine" or n.startswith("mine.")]:
         del sys.modules[name]
 
 
 def test_a_table_a_page_and_a_picture(words, tmp_path, capsys):
     assert main(words) == 0
     said = capsys.readouterr()
-    for part in ("own.scale", "the mean field", "test error", "0.002 min"):
+    for part in ("mine.scale", "the mean field", "test error", "0.002 min"):
         assert part in said.out
-    mark = re.search(r"own\.meshed ([¹²³])", said.out)[1]
+    mark = re.search(r"mine\.meshed ([¹²³])", said.out)[1]
     reason = "Meshed needs mesh edges between the points; smoothing has none of that"
     assert f"{mark} {reason}" in said.out
-    assert "own.scale (1 of 2): 0.002 min" in said.err
+    assert "mine.scale (1 of 2): 0.002 min" in said.err
     out = tmp_path / "out"
     assert (out / "compare.png").read_bytes().startswith(b"\x89PNG")
     page = (out / "compare.md").read_text()
     assert " ".join(["ipot", *words]) in page
-    assert "| own.scale" in page
+    assert "| mine.scale" in page
     content = json.loads((out / "compare.json").read_text())
-    assert [row["model"] for row in content["rows"]] == ["own.scale", "own.meshed"]
+    assert [row["model"] for row in content["rows"]] == ["mine.scale", "mine.meshed"]
     seconds, errors = zip(*content["rows"][0]["curve"], strict=True)
     assert list(seconds) == sorted(seconds)
     assert errors[-1] < 1
-    names = {path.name for path in (out / "own.scale").iterdir()}
+    names = {path.name for path in (out / "mine.scale").iterdir()}
     assert {"config.json", "result.json", "test.json", "best.safetensors"} <= names
 
 
@@ -105,7 +105,7 @@ def test_what_cannot_work_is_refused(words, fails):
 
 
 def test_nothing_to_show_is_a_failure(words, fails, tmp_path):
-    assert "¹ Meshed needs" in fails(*words, "--models", "own.meshed")
+    assert "¹ Meshed needs" in fails(*words, "--models", "mine.meshed")
     assert (tmp_path / "out" / "compare.md").exists()
     assert not (tmp_path / "out" / "compare.png").exists()
 
@@ -121,7 +121,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(words, tmp_path):
         "text": True,
     }
     process = subprocess.Popen(**start)
-    best = tmp_path / "out" / "own.scale" / "best.safetensors"
+    best = tmp_path / "out" / "mine.scale" / "best.safetensors"
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not best.exists():
         time.sleep(0.05)
@@ -132,5 +132,5 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(words, tmp_path):
     assert "Traceback" not in said
     second = subprocess.run(**start, timeout=120, check=False)
     assert second.returncode == 0, second.stderr
-    assert "own.scale (1 of 2): goes on" in second.stderr
-    assert "own.scale" in second.stdout
+    assert "mine.scale (1 of 2): goes on" in second.stderr
+    assert "mine.scale" in second.stdout

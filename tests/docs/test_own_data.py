@@ -59,7 +59,7 @@ def test_the_page_runs(here, capsys):
     assert Path("fields.png").stat().st_size > 10_000
     assert np.load("answer.npz")["prediction"].shape == (100,)
     assert len(read_cases("answers.h5")) == 40
-    assert set(read_cases("answer.vtu")[0].fields) == {"load", "bend"}
+    assert set(read_cases("answer.vtu")[0].fields) == {"load", "bend", "bend_predicted"}
     assert names["finer"].sizes == {"time": 2, "lat": 31, "lon": 41}
     files = re.findall(r"^\| `([\w.]+)` \|", section("Saved models"), re.MULTILINE)
     assert {path.name for path in Path("surrogate").iterdir()} == set(files)

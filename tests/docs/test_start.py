@@ -30,6 +30,13 @@ def small(monkeypatch, tmp_path):
             training=replace(settings.training, epochs=1, batch=4),
         )
 
+    fit = ipot.fit
+
+    def brief(data, **options):
+        sizes = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "cross_heads": 2}
+        return fit(data, epochs=1, model=sizes, quiet=True)
+
+    monkeypatch.setattr("ipot.api.fit", brief)
     monkeypatch.setattr("ipot.api.experiment", tiny)
     monkeypatch.setenv("IPOT_DATA", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)

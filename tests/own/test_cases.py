@@ -40,11 +40,11 @@ def test_the_answer_stands_beside_what_was_there(folder):
 def test_another_mesh_is_asked_at(folder):
     model, case, other = learned(folder, inputs="a", targets="u"), files.case(2), files.case(0)
     found = predict_case(model, case, other)
-    assert len(found.fields["u"]) == len(other.points)
+    assert len(found.fields["u_predicted"]) == len(other.points)
     wanted = model.predict(
         points=case.points[:, :2], values=case.fields["a"][:, None], queries=other.points[:, :2]
     )
-    np.testing.assert_allclose(found.fields["u"], wanted[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(found.fields["u_predicted"], wanted[:, 0], rtol=1e-5)
 
 
 @pytest.mark.parametrize("inputs", ["q", "a", ()])
@@ -74,7 +74,7 @@ def test_numbers_of_a_case_and_meshes_that_differ(folder):
     assert not model.layout.alone
     found = predict_case(model, case)
     wanted = model.predict(points=case.points[:, :2], parameters=case.parameters["re"])
-    np.testing.assert_allclose(found.fields["u"], wanted[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(found.fields["u_predicted"], wanted[:, 0], rtol=1e-5)
 
 
 def test_numbers_alone(tmp_path):
@@ -85,7 +85,7 @@ def test_numbers_alone(tmp_path):
     case = files.on_one_mesh(1)
     found = predict_case(model, case)
     wanted = model.predict(parameters=case.parameters["re"], queries=case.points)
-    np.testing.assert_allclose(found.fields["u"], wanted[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(found.fields["u_predicted"], wanted[:, 0], rtol=1e-5)
 
 
 def test_what_a_case_lacks(folder):
