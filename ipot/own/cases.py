@@ -47,13 +47,14 @@ def predict_case(
     given["queries"] = queries
     ((_, found),) = _answers(model, given, interval, steps)
     units = {**_units(found, model), **target.units}
-    key = "cell_fields" if where == "cells" else "fields"
-    there = getattr(target, key)
+    there = target.cell_fields if where == "cells" else target.fields
     # A truth that the file holds stays what it is.
     named = {f"{name}_predicted" if name in there else name: name for name in found}
     units |= {new: units[old] for new, old in named.items() if old in units}
     fields = {**there, **{new: found[old] for new, old in named.items()}}
-    return replace(target, **{key: fields}, units=units)
+    if where == "cells":
+        return replace(target, cell_fields=fields, units=units)
+    return replace(target, fields=fields, units=units)
 
 
 def arrays_as_cases(
