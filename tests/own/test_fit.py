@@ -425,6 +425,7 @@ def test_a_gpu_that_is_not_there():
 # ---- it learns
 
 
+@pytest.mark.slow
 def test_it_beats_the_linear_model_where_the_operator_is_not_linear():
     """The square of a field is not in the span of anything linear."""
     line = np.linspace(0, 1, 16, endpoint=False)

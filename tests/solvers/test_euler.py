@@ -82,7 +82,7 @@ def test_drag_is_what_the_flow_loses(flows):
     assert residual[1].sum().abs() < 0.02 * force.norm()
 
 
-@pytest.mark.parametrize("limiter", ["minmod", "van albada"])
+@pytest.mark.parametrize("limiter", ["minmod", pytest.param("van albada", marks=pytest.mark.slow)])
 def test_cycles_and_plain_steps_have_one_fixed_point(limiter, monkeypatch):
     monkeypatch.setattr(euler_multigrid, "_ENOUGH", 5)  # two meshes, of 23 x 6 and 13 x 4 nodes
     hierarchy = Hierarchy(
