@@ -57,7 +57,8 @@ class Dataset:
         targets     (S, M, K) or (S, M), or a list; with `times` (S, T, M, K) or (S, T, M)
         parameters  (S, P) or (S): numbers that hold for a whole sample
         times       T times at which the targets are, multiples of one step
-        weights     (M), (S, M) or a list: what each query counts in the error
+        weights     (M), (S, M) or a list: what each query counts in the weighted score of
+                    `evaluate`; training does not weigh by them
         periods     {axis: period} of coordinates that wrap around
         geographic  the first two coordinates are longitude and latitude in degrees
 

@@ -191,7 +191,7 @@ class Fitted:
         return lines
 
     def __repr__(self) -> str:
-        said = "; ".join(self.summary()[:1]) if self.scores else "no scores"
+        said = " ".join(line.strip() for line in self.summary()[:2]) if self.scores else "no scores"
         return f"<ipot.Fitted {self.spec.name}: {', '.join(self.spec.outputs)}; {said}>"
 
     def answers(self, samples: Sequence[Sample]) -> list[Tensor]:
