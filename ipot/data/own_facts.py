@@ -148,6 +148,19 @@ def grid_of(points: Tensor) -> tuple[int, ...] | None:
     return tuple(shape)
 
 
+def is_straight(places: np.ndarray) -> bool:
+    """Whether places (H, W, ..., D) are the nodes of a grid with straight lines, in whatever order
+    and direction: every coordinate changes along one axis at most, and every axis changes one."""
+    axes = places.ndim - 1
+    found = set()
+    for coordinate in np.moveaxis(places, -1, 0):
+        along = {a for a in range(axes) if (coordinate != coordinate.take([0], axis=a)).any()}
+        if len(along) > 1:
+            return False
+        found |= along
+    return axes > 1 and found == {a for a in range(axes) if places.shape[a] > 1}
+
+
 def _box(places: Sequence[Tensor]) -> Bounds:
     places = [p.reshape(-1, p.shape[-1]) for p in places if p.numel()]
     low = torch.stack([p.amin(0) for p in places]).amin(0).double()

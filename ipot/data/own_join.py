@@ -9,7 +9,7 @@ import torch
 
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own_arrays import Column, array, is_listed, tensor
-from ipot.data.own_facts import grid_of, snapped
+from ipot.data.own_facts import grid_of, is_straight, snapped
 from ipot.errors import DataError
 from ipot.samples import Batch, Sample
 
@@ -59,7 +59,7 @@ def unrolled(
     """Places (H, W, 2) and rows (S, H, W, ...) of a grid as (H W, 2) and (S, H W, ...).
 
     Other arguments are given back as they are. Places (S, N, D) look alike where there are as many
-    samples as lines: then they are a grid if they are a lattice. `lead` axes of the rows lie in
+    samples as lines: then they are a grid if its lines are straight. `lead` axes of the rows lie in
     front of the grid's.
     """
     if places is None or is_listed(places) or is_listed(rows):
@@ -73,7 +73,7 @@ def unrolled(
         return places, rows
     flat = where.reshape(-1, where.shape[-1])
     per_sample = len(grid) == 2 and len(where) == len(what) and what.shape[lead] == grid[1]
-    if per_sample and grid_of(torch.from_numpy(flat.astype(np.float64))) != grid:
+    if per_sample and not is_straight(where):
         return places, rows
     rest = what.shape[lead + len(grid) :]
     return flat, what.reshape(*what.shape[:lead], len(flat), *rest)
@@ -82,7 +82,7 @@ def unrolled(
 def _sized(where: np.ndarray, what: np.ndarray, lead: int) -> bool:
     """Whether rows that lie in one axis are those of a grid of places, unrolled already."""
     nodes = where.size // where.shape[-1]
-    return what.shape[lead] == nodes and len(where) != len(what)
+    return what.shape[lead] == nodes and (len(where) != len(what) or is_straight(where))
 
 
 def joined(

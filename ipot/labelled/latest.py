@@ -10,7 +10,7 @@ import numpy as np
 from ipot.errors import DataError
 from ipot.labelled import clock as clocks
 from ipot.labelled.clock import OFF
-from ipot.labelled.named import as_dataset, names_of
+from ipot.labelled.named import UNNAMED, as_dataset, names_of
 from ipot.labelled.places import TIMES, Places
 from ipot.labelled.series import Series
 from ipot.labelled.sides import Side, input_jobs, read_jobs, side_of
@@ -69,9 +69,10 @@ def to_batch(series: Series, frames: Any) -> list[Frames]:
 
 def _known(series: Series, data: Any) -> Any:
     """The data under the names that the model was trained with."""
-    have = list(data.data_vars)
-    if len(series.inputs) == len(have) == 1 and not series.static and not series.scalars:
-        return data.rename({have[0]: series.inputs[0]}) if have[0] != series.inputs[0] else data
+    alone = len(series.inputs) == 1 and not series.static and not series.scalars
+    # One of another name is another field; an array without a name can only be the input.
+    if alone and list(data.data_vars) == [UNNAMED] and series.inputs[0] != UNNAMED:
+        return data.rename({UNNAMED: series.inputs[0]})
     return data
 
 

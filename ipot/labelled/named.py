@@ -25,6 +25,10 @@ def xarray() -> Any:
         ) from error
 
 
+UNNAMED = "value"
+"""What an array without a name is called."""
+
+
 def as_dataset(given: Any, argument: str) -> Any:
     """An xarray data set of a data set, an array or a path."""
     xr = xarray()
@@ -33,7 +37,7 @@ def as_dataset(given: Any, argument: str) -> Any:
 
         return open_series(given)
     if isinstance(given, xr.DataArray):
-        return given.to_dataset(name=given.name or "value")
+        return given.to_dataset(name=given.name or UNNAMED)
     if isinstance(given, xr.Dataset):
         return given
     raise DataError(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ipot.data.own import Layout
 from ipot.data.own_arrays import array, is_listed, tensor
-from ipot.data.own_facts import grid_of
+from ipot.data.own_facts import is_straight
 from ipot.errors import DataError, Unsupported
 from ipot.samples import Sample
 from ipot.spec import Spec
@@ -183,8 +183,7 @@ def _one_grid(layout: Layout, places: Any) -> bool:
     found = array("places", places)
     if found.ndim < 3 or layout.curved:
         return layout.curved
-    rows = torch.from_numpy(found.reshape(-1, found.shape[-1]).astype(np.float64))
-    return grid_of(rows) == found.shape[:-1]
+    return is_straight(found)
 
 
 def times_of(spec: Spec, layout: Layout, steps: int | None) -> tuple[float, ...]:

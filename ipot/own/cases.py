@@ -31,13 +31,13 @@ def predict_case(
     another case, like the mesh of tomorrow, that they are to be for. A field of the same name that
     is there already stays, and the answer is called NAME_predicted.
     """
-    spec, where = model.spec, _where(model.about)
+    spec, where = model.spec, _where(model.about, "where")
     target = case if other is None else other
     queries = _cut(_places(target, where), spec.query_dimension, target)
     given: dict[str, Any] = {}
     if not model.layout.alone:
         # Without inputs, the points tell cases apart; they are never those of cells.
-        places, values = _inputs(case, spec, where)
+        places, values = _inputs(case, spec, _where(model.about, "inputs_where"))
         given["points"] = _cut(places, spec.dimension, case)
         if spec.inputs:
             given["values"] = values[:, 0] if model.layout.flat_values else values
@@ -107,8 +107,8 @@ def _numbers(case: Case, spec: Spec) -> np.ndarray:
     return scalars_of(case, spec.parameters)[0]
 
 
-def _where(about: Mapping[str, Any]) -> Where:
-    return "cells" if about.get("columns", {}).get("where") == "cells" else "points"
+def _where(about: Mapping[str, Any], key: str) -> Where:
+    return "cells" if about.get("columns", {}).get(key) == "cells" else "points"
 
 
 def _places(case: Case, where: Where) -> np.ndarray:

@@ -14,6 +14,7 @@ from ipot.data.own import Dataset
 from ipot.errors import RunError
 from ipot.models.ipot import Config
 from ipot.own.sizing import Plan
+from ipot.saved.folder import refuse_target
 from ipot.training.settings import Training
 
 KIND = "own data"
@@ -44,6 +45,8 @@ def working_folder(out: Path | str | None, resume: Path | str | None) -> Iterato
     if resume is not None:
         if not Run(Path(resume) / TRAINING).config_file.is_file():
             raise RunError(f"resume={resume}: there is no run to go on with. Start one by out=...")
+        # Now, and not when the model is to be saved at the end.
+        refuse_target(Path(resume), overwrite=True)
         yield Path(resume)
         return
     if out is None:

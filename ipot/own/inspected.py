@@ -6,14 +6,15 @@ from pathlib import Path
 
 from ipot.formats import Inventory, inspect, kind_of
 from ipot.labelled.opened import inspect_series
-from ipot.own.sources import LABELLED, holds_labelled
+from ipot.own.sources import LABELLED, holds_labelled, refuse_missing
 
 
 def inspected(path: Path | str) -> Inventory:
     """What a file, a folder or a pattern like `data/*.nc` holds."""
     path = Path(path)
+    refuse_missing(path)
     if not path.exists():
-        return inspect_series(path)  # a pattern, or a message that nothing is there
+        return inspect_series(path)  # a pattern
     kind = kind_of(path)
     if kind in LABELLED or (kind == "folder" and holds_labelled(path)):
         return inspect_series(path)

@@ -123,8 +123,8 @@ def refuse_settings(
     """Refuse what cannot be meant, before any data are read."""
     if preset not in PRESETS:
         raise Unsupported(f"unknown preset {preset!r}. Known: {', '.join(PRESETS)}")
-    if not _whole(seed):
-        raise Unsupported(f"seed must be a whole number, got {seed!r}")
+    if not (_whole(seed) and 0 <= seed < 2**63):
+        raise Unsupported(f"seed must be a whole number from 0 to 2^63 - 1, got {seed!r}")
     if epochs is not None and not (_whole(epochs) and epochs > 0):
         raise Unsupported(f"epochs must be a whole number of at least 1, got {epochs!r}")
     if minutes is not None and not (isinstance(minutes, Real) and 0 < minutes < math.inf):

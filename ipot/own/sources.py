@@ -77,6 +77,7 @@ def opened(
         )
     path = Path(source)
     named = name or path.stem
+    refuse_missing(path)
     kind = kind_of(path) if path.exists() else "pattern"
     if kind in LABELLED or kind == "pattern" or (kind == "folder" and holds_labelled(path)):
         return _labelled(open_series(path), inputs, targets, parameters, named, options)
@@ -98,9 +99,16 @@ def opened(
     data = dataset_of(found, **fields, parameters=scalars, where=where, name=named, **options)
     columns: dict[str, Any] = {"kind": "arrays"}
     if isinstance(found, CaseReader):
-        where = _where(found[0], fields["targets"], where)
-        columns = {"kind": "cases", "where": where, **fields, "parameters": scalars}
+        answered = _where(found[0], fields["targets"], where)
+        places = {"where": answered, "inputs_where": where}
+        columns = {"kind": "cases", **places, **fields, "parameters": scalars}
     return Source(data, columns=columns, notes=notes)
+
+
+def refuse_missing(path: Path) -> None:
+    """Refuse a path where there is nothing, unless it is a pattern like `data/*.nc`."""
+    if not path.exists() and not any(mark in str(path) for mark in "*?["):
+        raise DataError(f"{path}: there is no such file or folder")
 
 
 def is_labelled(source: Any) -> bool:

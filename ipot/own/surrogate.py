@@ -19,7 +19,7 @@ from ipot.labelled.series import Series
 from ipot.models.base import Operator
 from ipot.nn.globe import GLOBAL
 from ipot.own.answered import answered, calibrated, pieces
-from ipot.own.asked import asked
+from ipot.own.asked import asked, times_of
 from ipot.own.forecast import forecast
 from ipot.own.sources import is_labelled
 from ipot.recipes.studies import warn_outside
@@ -222,7 +222,11 @@ class Fitted:
 
     def calibrate(self, data: Dataset) -> None:
         """Make bounds from samples that the model has not been trained on."""
-        self.bounds = calibrated(self.model, self._fitting(data))
+        data = self._fitting(data)
+        own, other = times_of(self.spec, self.layout, None), data[0].times
+        if len(own) != len(other) or not np.allclose(own, other):
+            raise DataError(f"the model answers at the times {own}, the data are at {other}")
+        self.bounds = calibrated(self.model, data)
 
     def _bounds(self, level: Any) -> Conformal:
         """Its bounds, where it has any that can vouch for a level."""
@@ -250,7 +254,8 @@ class Fitted:
             )
         for name in ("inputs", "outputs", "parameters"):
             own, other = getattr(self.spec, name), getattr(data.spec, name)
-            if len(own) != len(other):
+            # Data without names count by their order; the same names in another order do not.
+            if len(own) != len(other) or (own != other and set(own) == set(other)):
                 raise DataError(
                     f"the model has {len(own)} {name} ({', '.join(own) or 'none'}), the data "
                     f"{len(other)} ({', '.join(other) or 'none'})"

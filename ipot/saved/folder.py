@@ -111,7 +111,7 @@ def write_folder(
     run that lies in the folder as `training` stays there.
     """
     target = Path(os.path.realpath(path))
-    _refuse_target(target, overwrite=overwrite)
+    refuse_target(target, overwrite=overwrite)
     tensors = model.state_dict()
     found = weights.shapes_of(tensors)
     wanted = weights.wanted_shapes(saved.model_name, saved.model, saved.spec, found, "this model")
@@ -249,7 +249,7 @@ def _known(name: Any, file: Path, *, trusted: bool) -> str:
     return name
 
 
-def _refuse_target(target: Path, *, overwrite: bool) -> None:
+def refuse_target(target: Path, *, overwrite: bool) -> None:
     """Refuse a place that holds something, unless it is a saved model that is to be replaced."""
     if not target.exists():
         return
