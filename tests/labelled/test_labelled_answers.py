@@ -56,11 +56,13 @@ class TestFrames:
         np.testing.assert_allclose(frames.parameters, dataset[2].parameters, rtol=1e-6)
         assert frames.parameters[:3].tolist() == [8.0, 12.0, 16.0]
 
-    def test_unsorted_frames_and_another_name(self):
+    def test_unsorted_frames_and_no_name(self):
         data = grid(10)
         dataset, series = learnt(data)
-        array = data.t2m.isel(time=[5, 3, 4]).rename("temperature")
+        array = data.t2m.isel(time=[5, 3, 4]).rename(None)
         np.testing.assert_array_equal(to_batch(series, array)[0].values, dataset[3].values)
+        with pytest.raises(DataError):  # another name is another field
+            to_batch(series, array.rename("rain"))
 
     def test_other_places_and_other_longitudes(self):
         _, series = learnt(grid(10))
