@@ -47,6 +47,8 @@ class Fit:
     """Frames out."""
     every: int | None = None
     """Steps of the file from one frame to the next."""
+    stride: int | None = None
+    """Frames from the start of one window to that of the next; 1 unless said: they overlap."""
     season: bool = False
     """Tell the model the time of the year."""
     periodic: tuple[str, ...] = ()
@@ -88,7 +90,7 @@ def _fit(flags: Fit) -> int:
         targets = open_series(flags.targets_from)
         if flags.targets:
             targets = targets[list(flags.targets)]
-    for name in ("history", "lead", "every"):
+    for name in ("history", "lead", "every", "stride"):
         if getattr(flags, name) is not None:
             options[name] = getattr(flags, name)
     if flags.season:

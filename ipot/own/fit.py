@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from ipot.data.statistics import Moments, Statistics
 from ipot.device import choose
 from ipot.errors import DataError
 from ipot.evaluation.baselines import score_baselines
-from ipot.evaluation.evaluate import evaluate
+from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.models.base import Operator
 from ipot.own.answered import calibrated
 from ipot.own.continued import (
@@ -111,15 +112,18 @@ def fit(
         for line in (*source.notes, *data.describe(), *chosen.lines):
             say(line)
         begun = time.monotonic()
-        baselines = {}
-        if splits.held_out is not None:
-            baselines = score_baselines(splits.train.data, splits.held_out.data, data.spec)
         kept = folder if resume is not None or out is not None else None
         try:
+            baselines = {}
+            if splits.held_out is not None:
+                baselines = score_baselines(splits.train.data, splits.held_out.data, data.spec)
             operator, result = _trained(splits, chosen, run, place, quiet)
+            fitted = _finished(operator, splits, chosen, result, baselines)
         except Stopped as stop:
             raise Interrupted(stop.signal, kept) from None
-        fitted = _finished(operator, splits, chosen, result, baselines)
+        except KeyboardInterrupt:
+            # Before the loop, or behind it: what it has kept is there to go on with.
+            raise Interrupted(signal.SIGINT, kept) from None
         fitted.series = source.series
         fitted.about |= {"seconds": round(time.monotonic() - begun, 1), "columns": source.columns}
         for line in fitted.summary():
@@ -176,8 +180,9 @@ def _trained(
 
 
 def _objective(data: Dataset) -> Objective:
-    """Relative errors; of several channels, each in its own size."""
-    if len(data.spec.outputs) == 1:
+    """Relative errors; of several channels, each in its own size, and weighted if there are
+    weights."""
+    if len(data.spec.outputs) == 1 and data[0].weights is None:
         return RelativeL2()
     sizes = Moments()
     for _, targets, _ in data.data.columns():
@@ -200,9 +205,15 @@ def _finished(
     if held is not None:
         device = next(operator.parameters()).device
         found = evaluate(operator, held.data.to(device), device=device)
-        scores["held_out"] = found.relative_l2
+        weighted = found.weighted_relative_l2 is not None
+        scores["held_out"] = _total(found)
+        scores["weighted"] = weighted
         scores["per_channel"] = dict(zip(data.spec.outputs, found.per_channel, strict=True))
-        scores["baselines"] = {name: s.relative_l2 for name, s in baselines.items()}
+        scores["baselines"] = {name: _total(s) for name, s in baselines.items()}
+        scores["baselines_per_channel"] = {
+            name: dict(zip(data.spec.outputs, s.per_channel, strict=True))
+            for name, s in baselines.items()
+        }
         bounds = calibrated(operator, held)
     about = {
         "samples": {
@@ -213,6 +224,7 @@ def _finished(
         "described": data.describe(),
         "training": to_dict(chosen.training),
         "epochs": result.epochs,
+        "stopped early": result.out_of_patience,
         "steps": result.steps,
         "environment": environment(),
         "date": time.strftime("%Y-%m-%d"),
@@ -220,6 +232,12 @@ def _finished(
     return Fitted(
         operator, chosen.model, data.spec, data.layout, scores=scores, about=about, bounds=bounds
     )
+
+
+def _total(scores: Scores) -> float:
+    """One number, weighted where there are weights: it is what was trained for."""
+    weighted = scores.weighted_relative_l2
+    return scores.relative_l2 if weighted is None else weighted
 
 
 @contextlib.contextmanager

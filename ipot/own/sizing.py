@@ -29,6 +29,8 @@ MEASURED = 1000
 """Points of a sample whose neighbours are looked for."""
 MINUTES = 5.0
 """Unless said."""
+PATIENCE = 0.5
+"""Of a run. The rate falls to the end, and most errors with it: a shorter wait would be a guess."""
 MOST_EPOCHS = 100_000
 """A limit that is not meant to be met, where time is."""
 
@@ -102,6 +104,7 @@ def plan(
         minutes=minutes,
         batch=min(budget.batch, max(1, len(data) // 4)),
         learning_rate=1e-3 if preset == "paper" else budget.learning_rate,
+        patience=PATIENCE,
         points=_share(budget.points, points),
         queries=_share(budget.queries, queries * steps),
         seed=seed,

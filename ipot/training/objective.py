@@ -20,7 +20,9 @@ class Objective(Protocol):
 
     One that changes as training goes on may have a method `follow(count)` besides: it is given,
     once, the tensor on the device that holds the number of the step. One with parts worth compiling
-    may yield them from a method `regions()`, as a model does.
+    may yield them from a method `regions()`, as a model does. One that minimises another error than
+    the relative L2 may give it, sample by sample, from a method `measure(prediction, batch)`: the
+    best weights are then chosen by it.
     """
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
@@ -55,10 +57,22 @@ class RelativeL2:
 
 class BalancedL2(RelativeL2):
     """The same with every output channel divided by its own size, so that a pressure of 1e5 does
-    not drown a velocity of 1. With one channel it is the plain one."""
+    not drown a velocity of 1, and every query counted by its weight where samples carry weights."""
 
     def __init__(self, scale: Float[Tensor, " K"]) -> None:
         self.scale = scale
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The mean over samples."""
+        return self.error(model(batch), batch.truth, batch.query_mask, batch.weights)
+
+    def measure(self, prediction: Float[Tensor, "B T M K"], batch: Batch) -> Float[Tensor, " B"]:
+        """The same error of each sample, in the precision of the prediction."""
+        scale = self.scale.to(prediction)
+        truth, weights = batch.truth.to(prediction), batch.weights
+        return relative_l2(
+            prediction / scale, truth / scale, mask=batch.query_mask, weights=weights
+        )
 
     @cached_property
     def error(self) -> nn.Module:
@@ -85,8 +99,9 @@ class MeanRelativeL2(nn.Module):
         prediction: Float[Tensor, "B T M K"],
         target: Float[Tensor, "B T M K"],
         mask: Bool[Tensor, "B M"] | None = None,
+        weights: Float[Tensor, "B1 M"] | None = None,
     ) -> Float[Tensor, ""]:
         """One number for a batch."""
         if self.scale is not None:
             prediction, target = prediction / self.scale, target / self.scale
-        return relative_l2(prediction, target, mask=mask).mean()
+        return relative_l2(prediction, target, mask=mask, weights=weights).mean()

@@ -17,6 +17,9 @@ class Training:
     """Passes over the training set; only a limit where `minutes` is given."""
     minutes: float | None = None
     """Box the run by time instead: the schedule stretches over these minutes."""
+    patience: float | None = None
+    """Stop before the end once so large a part of the run brought no lower validation error, e.g.
+    0.5; None goes to the end. The best weights are kept either way."""
     batch: int = 10
     """Samples a step, over all processes."""
     learning_rate: float = 1e-3
@@ -74,6 +77,7 @@ class Training:
         for name in ("points", "queries"):
             check(0 < getattr(self, name) <= 1, name, "lie in (0, 1]")
         check(self.pieces is None or self.unroll is not None, "pieces", "come with training.unroll")
+        check(self.patience is None or 0 < self.patience <= 1, "patience", "lie in (0, 1]")
         check(0 <= self.warmup < 1, "warmup", "lie in [0, 1)")
         check(self.average is None or 0 < self.average < 1, "average", "lie in (0, 1)")
         for name in ("schedule", "precision", "step"):

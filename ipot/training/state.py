@@ -24,6 +24,8 @@ class Result:
     precision: str
     peak_gib: float | None
     """The most memory that was held: of the GPU, or of the process where there is none."""
+    out_of_patience: bool = False
+    """Whether validation, and not time or epochs, ended the run."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -38,6 +40,10 @@ class State:
     seconds: float = 0.0
     best_validation: float = float("inf")
     best_epoch: int = 0
+    best_progress: float = 0.0
+    """The part of the run that was done then."""
+    out_of_patience: bool = False
+    """Whether a validation found the best one too far behind."""
     average_count: int = 0
     loss: float = float("nan")
     """The mean over the steps of the last row of the journal."""

@@ -31,7 +31,7 @@ from ipot.training.signals import remembered
 from ipot.training.state import Result, State
 from ipot.training.step import Step, fast_matmul
 from ipot.training.update import Average, make_optimizer
-from ipot.training.validation import Validation
+from ipot.training.validation import Validation, relative
 from ipot.training.ways import choose, placed, precision_for
 
 __all__ = ["Result", "Stopped", "Trainer", "train"]
@@ -95,7 +95,10 @@ class Trainer:
         self.data = placed(data, settings, device, dtype, self._say)
         held_out = validation.astype(dtype) if dtype == torch.float64 else validation
         self.validation = Validation(
-            held_out.to(device), device, keep=self.data.resident and device.type == "cuda"
+            held_out.to(device),
+            device,
+            measure=getattr(objective, "measure", relative),
+            keep=self.data.resident and device.type == "cuda",
         )
         self.draws = Draws(self.data, model.spec, settings, rank=world.rank, world=world.size)
         kind = choose(settings, self.data, device, world, self._say)
@@ -192,6 +195,11 @@ class Trainer:
             self._save()
         if journal:
             journal.close()
+        if state.out_of_patience:
+            self._say(
+                f"stopped early: no lower validation error since epoch {state.best_epoch}, for "
+                f"{100 * (self._progress() - state.best_progress):.0f} % of the run"
+            )
         progress.show(self._line(watch), last=True)
         return self._result()
 
@@ -230,7 +238,7 @@ class Trainer:
 
     def _finished(self) -> bool:
         limit = self.settings.epochs * self.draws.steps_per_epoch
-        if self.state.step >= limit:
+        if self.state.step >= limit or self.state.out_of_patience:
             return True
         minutes = self.settings.minutes
         return minutes is not None and self.state.seconds >= 60 * minutes
@@ -288,14 +296,20 @@ class Trainer:
         stance = torch.compiler.set_stance("force_eager")
         bf16 = self.precision == "bf16"
         with stance, torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
-            error = self.validation(self.model)
+            # The same in all processes, since it may end the run.
+            error = self.world.mean(self.validation(self.model))
         self._validated, self._validated_at = self.state.step, self.state.seconds
         self._validation_error = error
         if error < self.state.best_validation:
             self.state.best_validation, self.state.best_epoch = error, self._epoch
+            self.state.best_progress = self._progress()
             if self.world.first:
                 state = {"epoch": self._epoch, "validation": error} | checkpoint.owner(self.model)
                 self.best.keep(self.model.state_dict(), state)
+        elif (patience := self.settings.patience) is not None:
+            waited = self._progress() - self.state.best_progress
+            # Parts of a run are sums of roundings.
+            self.state.out_of_patience = waited > patience - 1e-9
         if self.average:
             self.average.swap()
         return error
@@ -327,7 +341,8 @@ class Trainer:
         owner = checkpoint.owner(self.model)
         checkpoint.refuse_other(state, owner, self.folder.last)
         state = {name: value for name, value in state.items() if name not in owner}
-        unknown = set(state) ^ set(asdict(self.state))
+        # What a checkpoint of before a counter was there lacks has its value of the beginning.
+        unknown = set(state) - set(asdict(self.state))
         if unknown:
             raise RunError(f"{self.folder.last} was written by another version ({unknown})")
         self.state = State(**state)
@@ -370,6 +385,7 @@ class Trainer:
             step_kind=self.step.kind,
             precision=self.precision,
             peak_gib=peak_memory(self.device),
+            out_of_patience=self.state.out_of_patience,
         )
         if self.world.first:
             files.write_json(self.folder.result, result.as_dict())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -23,14 +23,30 @@ MOST = 128
 """... and the most samples of one there."""
 
 
+Measure = Callable[[Tensor, Batch], Tensor]
+"""The error of each sample, from a prediction in float64 and the batch that it answers."""
+
+
+def relative(prediction: Tensor, batch: Batch) -> Tensor:
+    """The relative L2 error, as `evaluate` gives it."""
+    return relative_l2(prediction, batch.truth.double(), mask=batch.query_mask)
+
+
 class Validation:
-    """The relative L2 error that `evaluate` gives, with nothing else and one wait for the device.
+    """The mean error over a data set, with nothing else and one wait for the device.
 
     With `keep`, ragged samples are sorted by size, collated once, and stay on the device.
     """
 
-    def __init__(self, data: Dataset, device: torch.device, *, keep: bool = False) -> None:
-        self.data, self.device = data, device
+    def __init__(
+        self,
+        data: Dataset,
+        device: torch.device,
+        *,
+        measure: Measure = relative,
+        keep: bool = False,
+    ) -> None:
+        self.data, self.device, self.measure = data, device, measure
         self.keep = keep and not data.stacked
         self.batch = _samples_at_once(data, device)
         self._kept: list[Batch] | None = None
@@ -42,11 +58,8 @@ class Validation:
         try:
             while True:
                 try:
-                    return (
-                        torch.cat([_errors(model, batch) for batch in self._batches()])
-                        .mean()
-                        .item()
-                    )
+                    errors = [self._errors(model, batch) for batch in self._batches()]
+                    return torch.cat(errors).mean().item()
                 except Exception as error:
                     if self.batch == 1 or not out_of_memory(error):
                         raise
@@ -68,16 +81,14 @@ class Validation:
         self._kept = list(made)
         return self._kept
 
+    @torch.inference_mode()
+    def _errors(self, model: Operator, batch: Batch) -> Tensor:
+        """On the device."""
+        return self.measure(predict(model, batch).double(), batch)
+
     def _gather(self, index: Tensor) -> Batch:
         home = self.device if self.data.resident else "cpu"
         return self.data.batch(index.to(home)).to(self.device)
-
-
-@torch.inference_mode()
-def _errors(model: Operator, batch: Batch) -> Tensor:
-    """The error of each sample, in float64 and on the device."""
-    prediction, target = predict(model, batch).double(), batch.truth.double()
-    return relative_l2(prediction, target, mask=batch.query_mask)
 
 
 def _samples_at_once(data: Dataset, device: torch.device) -> int:

@@ -24,3 +24,9 @@ def variant(request) -> tuple[str, dict]:
 def case(request) -> Case:
     """A spec with samples."""
     return CASES[request.param]()
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory):
+    """A store for tests that only look at what is in it, so that data are generated once."""
+    return tmp_path_factory.mktemp("shelf")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import typing
+from functools import cache
 
 import pytest
 import torch
@@ -20,6 +21,12 @@ def generate(problem, indices=range(2), *, split="test", seed=0):
     return problem.generate(
         split, indices, seed=seed, device=CPU, resolution=problem.storage(None, None)
     )
+
+
+@cache
+def generated(problem):
+    """The same for tests that only look: some flows take seconds to settle."""
+    return generate(problem)
 
 
 def load(problem, root, count=2, **view):
@@ -47,8 +54,8 @@ def changed(problem, name):
     return dataclasses.replace(problem, **{name: other})
 
 
-def test_the_spec_agrees_with_the_samples(problem, tmp_path):
-    spec, data = problem.spec, load(problem, tmp_path)
+def test_the_spec_agrees_with_the_samples(problem, shelf):
+    spec, data = problem.spec, load(problem, shelf)
     assert len(data) == 2
     for index in range(2):
         s = data[index]
@@ -69,10 +76,10 @@ def test_the_spec_agrees_with_the_samples(problem, tmp_path):
     assert spec.history * len(spec.outputs) <= spec.channels
 
 
-def test_past_frames_end_where_the_targets_begin(problem, tmp_path):
+def test_past_frames_end_where_the_targets_begin(problem, shelf):
     if not problem.spec.history:
         pytest.skip("no past frames")
-    sample, spec = load(problem, tmp_path)[0], problem.spec
+    sample, spec = load(problem, shelf)[0], problem.spec
     past = sample.values[:, : spec.history * len(spec.outputs)]
     past = past.unflatten(1, (spec.history, len(spec.outputs))).transpose(0, 1)
     frames = torch.cat([past, sample.targets])
@@ -81,9 +88,9 @@ def test_past_frames_end_where_the_targets_begin(problem, tmp_path):
     assert changes[spec.history - 1] < 2 * changes.median()
 
 
-def test_points_have_the_structure_that_the_spec_promises(problem, tmp_path):
+def test_points_have_the_structure_that_the_spec_promises(problem, shelf):
     provided = {need.name for need in problem.spec.provides}
-    first, second = (load(problem, tmp_path)[i] for i in range(2))
+    first, second = (load(problem, shelf)[i] for i in range(2))
     assert ("GRID" in provided) == (first.grid is not None)
     assert ("EDGES" in provided) == (first.edges is not None)
     if "SAME_POINTS" in provided:
@@ -102,7 +109,7 @@ def test_points_have_the_structure_that_the_spec_promises(problem, tmp_path):
 
 
 def test_the_same_seed_gives_the_same_data(problem):
-    first, again = generate(problem), generate(problem)
+    first, again = generated(problem), generate(problem)
     for name in first:
         assert torch.equal(first[name], again[name]), name
 
@@ -123,7 +130,7 @@ def test_a_sample_does_not_depend_on_its_company(problem):
 
 
 def test_samples_splits_and_seeds_differ(problem):
-    base = generate(problem)
+    base = generated(problem)
     others = [generate(problem, split="train"), generate(problem, seed=1)]
     others.append(generate(problem, split="validation"))
     for name in base:
@@ -133,25 +140,25 @@ def test_samples_splits_and_seeds_differ(problem):
 
 
 def test_fields_are_finite_and_not_trivial(problem):
-    for name, field in generate(problem).items():
+    for name, field in generated(problem).items():
         assert field.double().isfinite().all(), name
         assert field.double().std() > 0, name
 
 
 def test_bytes_each_is_what_a_sample_takes(problem):
-    fields = generate(problem)
+    fields = generated(problem)
     taken = sum(t[0].numel() * t.element_size() for t in fields.values())
     assert problem.bytes_each(problem.storage(None, None)) == taken
 
 
-def test_resolutions_show_the_same_function(problem, tmp_path):
+def test_resolutions_show_the_same_function(problem, shelf):
     problem = grid(problem)
     coarse, fine = problem.resolution, problem.nodes
     views = {
-        "coarse": load(problem, tmp_path),
-        "fine": load(problem, tmp_path, resolution=fine),
-        "mixed": load(problem, tmp_path, resolution=coarse, query_resolution=fine),
-        "asked coarsely": load(problem, tmp_path, resolution=fine, query_resolution=coarse),
+        "coarse": load(problem, shelf),
+        "fine": load(problem, shelf, resolution=fine),
+        "mixed": load(problem, shelf, resolution=coarse, query_resolution=fine),
+        "asked coarsely": load(problem, shelf, resolution=fine, query_resolution=coarse),
     }
     for name, data in views.items():
         here, there = data[1], views["fine"][1]

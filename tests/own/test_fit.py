@@ -15,7 +15,7 @@ from ipot.errors import DataError, RunError, Unsupported
 from ipot.own import fit as fitting
 from ipot.own.continued import Interrupted, fingerprint
 from ipot.report.tables import percent
-from ipot.training.objective import RelativeL2
+from ipot.training.objective import BalancedL2, RelativeL2
 from own import tiny
 from own.tiny import KINDS, X, quick
 
@@ -137,6 +137,21 @@ def test_the_objective_has_a_scale_for_every_channel_but_for_one():
     assert scale[2] / scale[0] == pytest.approx(100, rel=1e-5)
     assert scale[0] == pytest.approx(np.sqrt((u**2).mean()), rel=1e-5)
     assert type(fitting._objective(tiny.data("mesh"))) is RelativeL2
+
+
+def test_weights_are_trained_by_and_scored_by():
+    """Queries of next to no weight may be as wrong as they like."""
+    a, u = tiny.waves(32, X)
+    weights = np.where(np.arange(u.shape[1]) < u.shape[1] // 2, 1.0, 1e-9)
+    data = tiny.data("mesh", values=a, targets=u, weights=weights)
+    assert isinstance(fitting._objective(data), BalancedL2)
+    scores = quick(data).scores
+    assert scores["weighted"]
+    assert not quick(tiny.data("mesh", values=a, targets=u)).scores["weighted"]
+    half = tiny.data("mesh", values=a, targets=u[:, : u.shape[1] // 2], queries=X[: len(X) // 2])
+    # The baselines do not know of weights, so theirs are those of the half that counts.
+    for name, error in quick(half).scores["baselines"].items():
+        assert scores["baselines"][name] == pytest.approx(error, rel=0.05), name
 
 
 # ---- the same again

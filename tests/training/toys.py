@@ -120,7 +120,9 @@ def model(spec=SPEC, config=TINY, statistics=None, seed=0):
     return wrap(IPOT(config, spec), statistics or Statistics.identity(*sizes))
 
 
-def fit(path, *, data="stacked", objective=None, world=None, network=None, **settings) -> Result:
+def fit(
+    path, *, data="stacked", objective=None, world=None, network=None, quiet=True, **settings
+) -> Result:
     """Train the tiny model in a folder; one that holds a checkpoint is continued."""
     training = Training(**{"epochs": 2, "batch": 4, "step": "eager", **settings})
     inputs, held_out = DATA[data](), DATA[data](count=4, seed=1)
@@ -134,7 +136,7 @@ def fit(path, *, data="stacked", objective=None, world=None, network=None, **set
         device=CPU,
         objective=objective,
         world=world,
-        quiet=True,
+        quiet=quiet,
     )
 
 
