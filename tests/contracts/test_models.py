@@ -17,6 +17,10 @@ from .cases import CASES, Case
 
 TIGHT = {"atol": 1e-10, "rtol": 1e-10}
 
+without_hook = pytest.mark.plain
+"""Checking shapes doubles the time of these thousands of tests. Two of them, forward and backward on
+every case, are run with the check, and see all the shapes that there are."""
+
 # A LayerNorm over one channel is a constant, so the feed-forward behind it, in the paper's narrow
 # decoder, answers the same whatever comes: its first layers have nothing to learn from.
 DEAD_IN_A_NARROW_DECODER = {
@@ -45,6 +49,7 @@ def test_the_answer_has_the_shape_of_the_targets(case, variant):
     assert out.detach().std() > 1e-6
 
 
+@without_hook
 def test_a_sample_is_answered_alike_alone_and_in_company(case, variant):
     model = case.build(*variant)
     together = ask(model, case.batch())
@@ -54,6 +59,7 @@ def test_a_sample_is_answered_alike_alone_and_in_company(case, variant):
         torch.testing.assert_close(together[row, :, :m], alone, **TIGHT)
 
 
+@without_hook
 def test_what_lies_in_the_padding_does_not_matter(case, variant):
     model, batch = case.build(*variant), case.batch()
     changes = {}
@@ -71,6 +77,7 @@ def test_what_lies_in_the_padding_does_not_matter(case, variant):
     torch.testing.assert_close(ask(model, poisoned), ask(model, batch), **TIGHT)
 
 
+@without_hook
 def test_the_order_of_the_inputs_does_not_matter(case, variant):
     """Where a model answers at its inputs, the answers follow them."""
     model, batch = case.build(*variant), case.batch()
@@ -85,6 +92,7 @@ def test_the_order_of_the_inputs_does_not_matter(case, variant):
     torch.testing.assert_close(ask(model, shuffled), expected, **TIGHT)
 
 
+@without_hook
 def test_permuting_the_queries_permutes_the_answer(case, variant):
     model, batch = case.build(*variant), case.batch()
     if Need.SAME_POINTS in model.needs:
@@ -95,6 +103,7 @@ def test_permuting_the_queries_permutes_the_answer(case, variant):
     torch.testing.assert_close(shuffled, ask(model, batch)[:, :, order], **TIGHT)
 
 
+@without_hook
 def test_every_input_and_every_query_matters(case, variant):
     """What a model ignores would pass all of the above."""
     model, batch = case.build(*variant), case.batch()
@@ -117,6 +126,7 @@ def test_every_input_and_every_query_matters(case, variant):
             assert torch.equal(reached, mask.expand_as(reached)), name
 
 
+@without_hook
 @pytest.mark.parametrize("rows", [1, 4, 10])
 def test_asking_in_chunks_is_asking_at_once(case, variant, rows):
     model, batch = case.build(*variant), case.batch()
@@ -126,6 +136,7 @@ def test_asking_in_chunks_is_asking_at_once(case, variant, rows):
     torch.testing.assert_close(chunked, ask(model, batch), **TIGHT)
 
 
+@without_hook
 def test_a_shared_mesh_is_the_same_as_one_for_each(variant):
     case = CASES["grid"]()
     model, batch = case.build(*variant), case.batch()
@@ -148,6 +159,7 @@ def test_every_parameter_is_reached_by_the_gradient(case, variant):
     assert asleep == (DEAD_IN_A_NARROW_DECODER if narrow else set())
 
 
+@without_hook
 def test_weights_survive_the_disk(case, variant, tmp_path):
     model, batch = case.build(*variant), case.batch()
     checkpoint.save(tmp_path / "w.safetensors", model.state_dict(), {"epoch": 3})
@@ -161,6 +173,7 @@ def test_weights_survive_the_disk(case, variant, tmp_path):
     assert torch.equal(ask(other, batch), ask(model, batch))
 
 
+@without_hook
 def test_the_parts_compose_to_the_whole(case, variant):
     model, batch = case.build(*variant), case.batch()
     if not isinstance(model, LatentOperator):
@@ -175,6 +188,7 @@ def test_the_parts_compose_to_the_whole(case, variant):
         torch.testing.assert_close(torch.stack(frames, 1), model(batch), **TIGHT)
 
 
+@without_hook
 def test_float32_is_close_to_float64(case, variant):
     model, batch = case.build(*variant), case.batch()
     exact = ask(model, batch)
@@ -183,6 +197,7 @@ def test_float32_is_close_to_float64(case, variant):
     torch.testing.assert_close(single.double(), exact, atol=2e-4, rtol=2e-4)
 
 
+@without_hook
 @pytest.mark.parametrize("name", ["points", "values", "queries", "parameters"])
 @pytest.mark.parametrize("size", [1, 5])
 def test_a_batch_of_another_size_is_refused_and_not_stretched(variant, name, size):
@@ -198,6 +213,7 @@ def test_a_batch_of_another_size_is_refused_and_not_stretched(variant, name, siz
         model(wrong)
 
 
+@without_hook
 def test_parameters_that_are_missing_are_missed(variant):
     case = CASES["parameters"]()
     model = case.build(*variant)
@@ -205,6 +221,7 @@ def test_parameters_that_are_missing_are_missed(variant):
         model(dataclasses.replace(case.batch(), parameters=None))
 
 
+@without_hook
 @pytest.mark.parametrize("times", [(1.5,), (2.0, 1.0), (0.0,), (1.0, 1.0)])
 def test_times_off_the_step_are_refused(variant, times):
     case = CASES["ragged"]()
@@ -214,6 +231,7 @@ def test_times_off_the_step_are_refused(variant, times):
         model(wrong)
 
 
+@without_hook
 @pytest.mark.parametrize("need", list(Need))
 def test_a_model_says_what_it_misses(need):
     class Picky(Operator):

@@ -12,6 +12,9 @@ from ipot.errors import DataError, UnknownName, Unsupported
 from ipot.problems.base import GridProblem
 from ipot.recipes.experiment import Experiment, experiment
 
+# The shapes inside of solvers and problems are checked by tests of their own, at half the speed.
+pytestmark = pytest.mark.plain
+
 CPU = torch.device("cpu")
 
 
