@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import tempfile
@@ -16,8 +17,10 @@ def whole_folder(target: Path, keep: tuple[str, ...] = ()) -> Iterator[Path]:
 
     Of what was there, the entries that `keep` names go over to the new folder.
 
-    A crash, a full disk or a kill leaves the old folder or the new one under the name, or for the
-    moment between two renames none; never half of one.
+    A crash, a full disk or a kill leaves the old folder or the new one under the name, never half
+    of one, and never none where the system can exchange two names at once, as Linux can. What a
+    kill leaves behind besides is a hidden folder beside it, `.name.*.tmp`; entries to keep that had
+    not gone over yet are in there.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"))
@@ -26,8 +29,10 @@ def whole_folder(target: Path, keep: tuple[str, ...] = ()) -> Iterator[Path]:
         _open_up(folder)
         _flush(folder)
         _take_place(folder, target, keep)
+        _sync(target.parent)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not any((folder / name).exists() for name in keep):  # those are never removed
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _open_up(folder: Path) -> None:
@@ -42,18 +47,41 @@ def _open_up(folder: Path) -> None:
 def _flush(folder: Path) -> None:
     """Have the disk hold what was written, before it gets its name."""
     for path in (*folder.iterdir(), folder):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _take_place(folder: Path, target: Path, keep: tuple[str, ...]) -> None:
-    """Rename a folder to its name; what is there steps aside first, and back if that fails."""
+    """Give a folder its name; what was there has the temporary one afterwards."""
     if not target.exists():
         os.rename(folder, target)
         return
+    if not _exchange(folder, target):
+        _step_aside(folder, target)
+    for name in keep:
+        if (folder / name).exists():
+            os.rename(folder / name, target / name)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders in one step; False where the system cannot."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    return call(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
+
+
+def _step_aside(folder: Path, target: Path) -> None:
+    """The same in three steps, the first of which is undone if the second fails."""
     aside = folder.with_suffix(".old")
     os.rename(target, aside)
     try:
@@ -61,7 +89,4 @@ def _take_place(folder: Path, target: Path, keep: tuple[str, ...]) -> None:
     except BaseException:
         os.rename(aside, target)
         raise
-    for name in keep:
-        if (aside / name).exists():
-            os.rename(aside / name, target / name)
-    shutil.rmtree(aside, ignore_errors=True)
+    os.rename(aside, folder)

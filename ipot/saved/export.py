@@ -7,6 +7,7 @@ file has answered as the model does, at sizes drawn at random.
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ipot import files
-from ipot.errors import RunError, Unsupported
+from ipot.errors import DataError, RunError, Unsupported
 from ipot.models.base import Operator
 from ipot.samples import Batch
 from ipot.saved.card import scales_of
@@ -59,11 +60,18 @@ def export(
     the model takes them, to fields (B, T, M, K), all float32 and in physical units; T is that of
     the training. `points` says whether input points are among them where the facts leave it open.
     The largest difference to the model, of any channel relative to the largest number in it, must
-    be within `tolerance`. Coordinates are relative to `origin`, which the caller takes off.
+    be within `tolerance`. The graph's coordinates are relative to `origin`: the lines that say
+    how to call it take that off, in float64.
     """
     target = _target(Path(path), format)
     signature = Signature(spec, points)
-    model = copy.deepcopy(model).to("cpu", torch.float32).eval()
+    if origin and not len(origin) == spec.dimension == spec.query_dimension:
+        raise DataError(
+            f"origin has {len(origin)} numbers, and is taken off points of {spec.dimension} "
+            f"coordinates and queries of {spec.query_dimension}: give one for each"
+        )
+    # Without gradients the graph takes less work to make, and its answers are plain numbers.
+    model = copy.deepcopy(model).to("cpu", torch.float32).eval().requires_grad_(False)
     if format == "onnx":
         refuse_large(model)
         need_onnx()
@@ -179,31 +187,44 @@ def _facts(
         "channels": {"values": list(spec.inputs), "parameters": list(spec.parameters)},
         "times": [spec.dt * (i + 1) for i in range(spec.steps)],
         "spec": spec_to_dict(spec),
-        "call": _call(signature, target.name, format),
+        "call": _call(signature, target.name, format, origin),
     }
     if origin:
         content["origin"] = [float(x) for x in origin]
-        content["coordinates"] = "take `origin` off points and queries, in float64, before the call"
+        content["coordinates"] = (
+            "the graph takes points and queries less `origin`; `call` takes it off, in float64, "
+            "since float32 would round away what tells neighbours apart so far from zero"
+        )
     return content
 
 
-def _call(signature: Signature, name: str, format: str) -> list[str]:
-    """How to call it, in lines of Python."""
-    names = list(signature.columns)
+def _call(signature: Signature, name: str, format: str, origin: Sequence[float]) -> list[str]:
+    """How to call it, in lines of Python, from arrays or tensors as they are in the data."""
+    moved = {n: f"{n} - origin" for n in ("points", "queries")} if origin else {}
+    given = {n: moved.get(n, n) for n in signature.columns}
+    numbers, file = [float(x) for x in origin], json.dumps(name, ensure_ascii=False)
     if format == "onnx":
-        given = ", ".join(f'"{n}": {n}' for n in names)
-        return [
-            "import onnxruntime",
-            f'session = onnxruntime.InferenceSession("{name}")',
-            "# numpy arrays of float32, with the shapes of `inputs`",
-            f'fields = session.run(["{OUTPUT}"], {{{given}}})[0]',
+        arrays = ", ".join(f'"{n}": numpy.float32({words})' for n, words in given.items())
+        lines = [
+            "import numpy, onnxruntime",
+            f"session = onnxruntime.InferenceSession({file})",
+            f"origin = numpy.array({numbers})",
+            "# arrays with the shapes of `inputs`",
+            f'fields = session.run(["{OUTPUT}"], {{{arrays}}})[0]',
         ]
-    return [
-        "import torch",
-        f'model = torch.export.load("{name}").module()',
-        "# tensors of float32, with the shapes of `inputs`",
-        f"fields = model({', '.join(names)})",
-    ]
+    else:
+        tensors = ", ".join(
+            f"{words}.float()" if words.isidentifier() else f"({words}).float()"
+            for words in given.values()
+        )
+        lines = [
+            "import torch",
+            f"model = torch.export.load({file}).module()",
+            f"origin = torch.tensor({numbers}, dtype=torch.float64)",
+            "# tensors with the shapes of `inputs`",
+            f"fields = model({tensors})",
+        ]
+    return [line for line in lines if origin or not line.startswith("origin")]
 
 
 def _target(path: Path, format: str) -> Path:

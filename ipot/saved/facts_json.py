@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any, Literal
 
-from ipot.errors import IpotError, RunError
+from ipot.errors import RunError
 from ipot.spec import Spec
 
 Words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
@@ -60,7 +60,7 @@ def plain(value: Any, where: str, *, exact: bool = False) -> Any:
 def from_dict(kind: type, content: Any, where: str) -> Any:
     """The dataclass again; an unknown, a missing or a mistyped entry is refused by its name."""
     if not isinstance(content, dict):
-        raise RunError(f"{where} must be an object with names, got {_shown(content)}")
+        raise RunError(f"{where} must be an object with names, got {shown(content)}")
     known = {f.name: f for f in dataclasses.fields(kind) if f.init}
     if unknown := sorted(set(content) - set(known)):
         raise RunError(f"{where}: unknown {', '.join(unknown)}; known: {', '.join(known)}")
@@ -72,11 +72,11 @@ def from_dict(kind: type, content: Any, where: str) -> Any:
     if missing := [name for name in needed if name not in content]:
         raise RunError(f"{where}: {', '.join(missing)} missing")
     hints = typing.get_type_hints(kind)
-    given = {n: _value(hints.get(n, Any), v, f"{where}: {n}") for n, v in content.items()}
+    given = {n: from_value(hints.get(n, Any), v, f"{where}: {n}") for n, v in content.items()}
     try:
         return kind(**given)
-    except (IpotError, ValueError, TypeError) as error:
-        raise RunError(f"{where}: {error}") from error
+    except Exception as error:  # what looks at settings has many ways to say that they do not fit
+        raise RunError(f"{where}: {str(error) or type(error).__name__}") from error
 
 
 def spec_to_dict(spec: Spec) -> dict[str, Any]:
@@ -103,16 +103,23 @@ def spec_from_dict(content: Any, where: str) -> Spec:
         for low, high in getattr(spec, name):
             if not low < high:
                 raise RunError(f"{where}: {name} has a side from {low} to {high}")
+    for name in ("periods", "query_periods"):
+        if any(period is not None and period <= 0 for period in getattr(spec, name)):
+            raise RunError(f"{where}: {name} must be positive, or null, got {getattr(spec, name)}")
+    if spec.units and len(spec.units) != len(spec.outputs):
+        raise RunError(
+            f"{where}: units has {len(spec.units)} entries for {len(spec.outputs)} outputs"
+        )
     return spec
 
 
-def _value(hint: Any, value: Any, where: str) -> Any:
-    """A JSON value as what a type hint says."""
+def from_value(hint: Any, value: Any, where: str) -> Any:
+    """A JSON value as what a type hint says, or a refusal."""
     origin, options = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         for option in options:
             try:
-                return _value(option, value, where)
+                return from_value(option, value, where)
             except RunError:
                 continue
     elif origin is Literal:
@@ -124,7 +131,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
                 options = (options[0],) * len(value)
             if len(options) == len(value):
                 pairs = zip(options, value, strict=True)
-                return origin(_value(o, v, f"{where}[{i}]") for i, (o, v) in enumerate(pairs))
+                return origin(from_value(o, v, f"{where}[{i}]") for i, (o, v) in enumerate(pairs))
     elif hint is types.NoneType:
         if value is None:
             return None
@@ -139,7 +146,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
             return value
     else:  # a type of somebody's own model: its constructor knows
         return tuple(value) if isinstance(value, list) else value
-    raise RunError(f"{where} must be {_words(hint)}, got {_shown(value)}")
+    raise RunError(f"{where} must be {_words(hint)}, got {shown(value)}")
 
 
 def _finite(value: int | float) -> bool:
@@ -166,6 +173,7 @@ def _words(hint: Any) -> str:
     return Words.get(hint, str(hint))
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value for a message, cut short."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -11,9 +11,7 @@ Nothing in it is ever unpickled, and nothing that it names is imported unless it
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,38 +21,31 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from ipot import files, registry
-from ipot.errors import IpotError, RunError
+from ipot.errors import RunError
+from ipot.evaluation.conformal import Conformal
 from ipot.models.base import Operator
-from ipot.recipes.experiment import build_model
 from ipot.saved import weights
 from ipot.saved.card import card, scales_of
+from ipot.saved.config_file import (
+    CONFIG,
+    KIND,
+    NO_LICENSE,
+    VERSION,
+    check_layout,
+    checked,
+    read_config,
+    read_json,
+    told,
+)
 from ipot.saved.disk import whole_folder
 from ipot.saved.facts_json import from_dict, plain, spec_from_dict, spec_to_dict, to_dict
 from ipot.spec import Spec
 from ipot.version import __version__
 
-KIND = "ipot-surrogate"
-VERSION = 1
-"""Version of the folder's layout."""
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""From a version of config.json to the next one: what is read is brought up to date step by step.
-Version 1 is the first, so there is none yet."""
-
-WEIGHTS, CONFIG, CARD, BOUNDS = (
-    "model.safetensors",
-    "config.json",
-    "README.md",
-    "bounds.safetensors",
-)
+WEIGHTS, CARD, BOUNDS = "model.safetensors", "README.md", "bounds.safetensors"
 FILES = (WEIGHTS, CONFIG, CARD, BOUNDS)
 KEPT = ("training",)
 """What may lie in the folder besides, and stays: the run that the model comes from."""
-LARGEST_CONFIG = 1 << 24
-"""Bytes of config.json beyond which it is not read."""
-KEYS = (
-    *("kind", "version", "model", "spec", "layout", "about", "scores", "license", "ipot"),
-    "series",
-)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,17 +60,23 @@ class Saved:
     layout: dict[str, Any] = field(default_factory=dict)
     """How arrays were given, so that answers are given back alike."""
     about: dict[str, Any] = field(default_factory=dict)
-    """What it was trained on, for how long, on what, when, by which versions."""
+    """What it was trained on, for how long, on what, when, by which versions; and its `license`,
+    where somebody gave it one."""
     scores: dict[str, Any] = field(default_factory=dict)
     """Its errors on held-out samples, and those of simple baselines."""
     bounds: dict[str, Tensor] | None = None
     """What intervals are made from."""
     series: dict[str, Any] | None = None
     """How labelled arrays become samples and answers, for a model that was trained on such."""
-    license: str = "unknown"
+
+    @property
+    def license(self) -> str:
+        """On what terms others may use it."""
+        return str(self.about.get("license") or NO_LICENSE)
 
     def as_dict(self) -> dict[str, Any]:
         """The content of config.json."""
+        about = {name: value for name, value in self.about.items() if name != "license"}
         return {
             "kind": KIND,
             "version": VERSION,
@@ -87,7 +84,7 @@ class Saved:
             "model": {"name": self.model_name, "config": to_dict(self.model)},
             "spec": spec_to_dict(self.spec),
             "layout": plain(self.layout, "layout", exact=True),
-            "about": plain(self.about, "about"),
+            "about": plain(about, "about"),
             "scores": plain(self.scores, "scores"),
             "series": None if self.series is None else plain(self.series, "series"),
             "license": self.license,
@@ -97,7 +94,7 @@ class Saved:
 def is_saved(path: Path | str) -> bool:
     """Whether a folder says of itself that it is a saved model, of whatever version."""
     try:
-        return _json(Path(path) / CONFIG).get("kind") == KIND
+        return read_json(Path(path) / CONFIG).get("kind") == KIND
     except RunError:
         return False
 
@@ -120,11 +117,14 @@ def write_folder(
         if not bool(torch.isfinite(tensor).all()):
             raise RunError(f"{name} is not finite, so the model is not saved: training diverged")
     content = saved.as_dict()
+    checked(content)
+    check_layout(content["layout"], saved.spec)
     text = card(content, scales_of(model), bounded=saved.bounds is not None)
     try:
         with whole_folder(target, keep=KEPT) as folder:
             weights.write_tensors(folder / WEIGHTS, tensors)
-            files.write_json(folder / CONFIG, content)
+            # In its own order, which is that of the card: loaded and saved again, both are alike.
+            files.write_text(folder / CONFIG, json.dumps(content, indent=2) + "\n")
             files.write_text(folder / CARD, text)
             if saved.bounds is not None:
                 weights.write_tensors(folder / BOUNDS, saved.bounds)
@@ -145,35 +145,26 @@ def read_saved(path: Path | str, *, trusted: bool = False) -> Saved:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "is not there"
         raise RunError(f"{folder} {what}; a saved model is a folder")
-    content = _current(_json(file), file)
-    if unknown := sorted(set(content) - set(KEYS)):
-        raise RunError(f"{file}: unknown {', '.join(unknown)}; known: {', '.join(KEYS)}")
-    if missing := [key for key in ("model", "spec", "layout") if key not in content]:
-        raise RunError(f"{file}: {', '.join(missing)} missing")
-    model = content["model"]
-    if not isinstance(model, dict) or set(model) != {"name", "config"}:
-        raise RunError(f"{file}: model must have a name and a config, and nothing else")
-    for key in ("layout", "about", "scores"):
-        if not isinstance(content.get(key, {}), dict):
-            raise RunError(f"{file}: {key} must be an object with names")
-    if not isinstance(content.get("series"), dict | None):
-        raise RunError(f"{file}: series must be an object with names, or null")
-    name = _known(model["name"], file, trusted=trusted)
-    try:
-        kind = registry.module("models", name).Config
-    except (IpotError, AttributeError) as error:
-        raise RunError(f"{file}: {error}") from error
-    bounds = folder / BOUNDS
+    content = read_config(file)
+    name = _known(content["model"]["name"], file, trusted=trusted)
+    with told(file):
+        try:
+            kind = registry.module("models", name).Config
+        except AttributeError as error:
+            raise RunError(f"model.name: {error}") from error
+        settings = from_dict(kind, content["model"]["config"], "model")
+        spec = spec_from_dict(content["spec"], "spec")
+        check_layout(content["layout"], spec)
+    license = {} if content["license"] == NO_LICENSE else {"license": content["license"]}
     return Saved(
         model_name=name,
-        model=from_dict(kind, model["config"], f"{file}: model"),
-        spec=spec_from_dict(content["spec"], f"{file}: spec"),
+        model=settings,
+        spec=spec,
         layout=content["layout"],
-        about=content.get("about", {}),
-        scores=content.get("scores", {}),
-        bounds=weights.read_tensors(bounds, infinite=True) if bounds.exists() else None,
-        series=_with_gaps(content.get("series")),
-        license=str(content.get("license", "unknown")),
+        about=content["about"] | license,
+        scores=content["scores"],
+        bounds=_bounds(folder / BOUNDS, spec),
+        series=content["series"],
     )
 
 
@@ -186,60 +177,36 @@ def read_folder(
     wanted = weights.wanted_shapes(saved.model_name, saved.model, saved.spec, found, path)
     weights.refuse_unlike(found, wanted, file)
     tensors = weights.read_tensors(file)
-    model = build_model(saved.model_name, saved.model, saved.spec)
+    model = weights.built(saved.model_name, saved.model, saved.spec, path)
     model.load_state_dict(tensors)
     return model.to(device).eval(), saved
 
 
-def _json(file: Path) -> dict[str, Any]:
-    """An object from a file, which is looked at before it is read."""
+def _bounds(file: Path, spec: Spec) -> dict[str, Tensor] | None:
+    """What intervals are made from, refused where they are of another model."""
+    if not file.exists():
+        return None
+    state = weights.read_tensors(file)
     try:
-        if file.stat().st_size > LARGEST_CONFIG:
-            raise RunError(f"{file} is larger than {LARGEST_CONFIG >> 20} MiB: it is no settings")
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise RunError(f"{file.parent} is not a saved model: it has no {CONFIG}") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"cannot read {file}: {error}") from error
-    if not isinstance(content, dict):
-        raise RunError(f"{file} must hold an object with names, got a {type(content).__name__}")
-    return content
-
-
-def _current(content: dict[str, Any], file: Path) -> dict[str, Any]:
-    """The settings as this version writes them, or a refusal by kind and version."""
-    if (kind := content.get("kind")) != KIND:
-        raise RunError(f"{file} is of the kind {kind!r}, and a saved model of ipot is {KIND!r}")
-    version = content.get("version")
-    if type(version) is not int or not 0 <= version <= VERSION:
+        if other := [name for name, tensor in state.items() if not tensor.is_floating_point()]:
+            raise RunError(f"{', '.join(other[:4])} must be of real numbers")
+        found = Conformal.from_state(state)
+        channels = found.everywhere.quantiles.shape[2]
+    except Exception as error:  # tensors of other ranks and types fail in as many ways
         raise RunError(
-            f"{file} has version {version!r}; this ipot ({__version__}) reads versions up to "
-            f"{VERSION}. Install the release that wrote it (ipot {content.get('ipot', '?')})."
+            f"{file} holds no bounds ({error}). Copy it again, or remove it and make others by "
+            "model.calibrate(data)."
+        ) from error
+    if channels != len(spec.outputs):
+        raise RunError(
+            f"{file} bounds {channels} channels, and the model answers {len(spec.outputs)}: it is "
+            "of another model. Remove it, and make others by model.calibrate(data)."
         )
-    while version < VERSION:
-        if version not in MIGRATIONS:
-            raise RunError(
-                f"{file} has version {version}, which this ipot ({__version__}) no longer reads. "
-                "Load and save it with an earlier release, or train again."
-            )
-        content = MIGRATIONS[version](content) | {"version": version + 1}
-        version += 1
-    return content
+    return state
 
 
-def _with_gaps(value: Any) -> Any:
-    """A series as it was: coordinates may have gaps, and JSON writes NaN in a list as null."""
-    if isinstance(value, dict):
-        return {key: _with_gaps(v) for key, v in value.items()}
-    if isinstance(value, list):
-        return [math.nan if v is None else _with_gaps(v) for v in value]
-    return value
-
-
-def _known(name: Any, file: Path, *, trusted: bool) -> str:
+def _known(name: str, file: Path, *, trusted: bool) -> str:
     """A model's name, refused where it would import somebody's code."""
-    if not isinstance(name, str):
-        raise RunError(f"{file}: the model's name must be a text, got {name!r}")
     name = name.removeprefix("ipot.models.")
     if "." in name and not trusted:
         raise RunError(

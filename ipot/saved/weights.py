@@ -19,6 +19,7 @@ from ipot.data.statistics import Statistics
 from ipot.errors import IpotError, RunError
 from ipot.models._globe import place, seen_spec
 from ipot.models._wrappers import wrap
+from ipot.models.base import Operator
 from ipot.spec import Spec
 
 Shapes = dict[str, tuple[tuple[int, ...], str]]
@@ -53,12 +54,12 @@ def read_shapes(path: Path) -> Shapes:
         return {n: (tuple(s.get_shape()), str(s.get_dtype())) for n, s in slices.items()}
 
 
-def read_tensors(path: Path, *, infinite: bool = False) -> dict[str, Tensor]:
-    """The tensors, in which every number must be finite, or `infinite` where that has a meaning."""
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors, in which every number must be finite."""
     with _opened(path) as file:
         found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     for name, tensor in found.items():
-        bad = tensor.isnan() if infinite else ~tensor.isfinite()
+        bad = ~tensor.isfinite()
         if bool(bad.any()):
             raise RunError(
                 f"{path}: {name} holds {int(bad.sum())} values that are not finite (NaN or "
@@ -93,23 +94,36 @@ def wanted_shapes(name: str, config: Any, spec: Spec, found: Shapes, where: Path
     """
     largest = max((max(shape, default=1) for shape, _ in found.values()), default=1)
     refuse_large(vars(config), max(SMALL, largest), f"{where}: model")
-    kind, seen = registry.find("models", name), seen_spec(spec)
-    sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
     try:
-        with torch.random.fork_rng(devices=[]), _at_most(2 * len(found) + 64):
-            with torch.device("meta"):
-                inner = kind(config, seen)
-            model = place(wrap(inner, Statistics.identity(*sizes)), spec)
+        with _at_most(2 * len(found) + 64):
+            model = built(name, config, spec, where, device="meta")
     except _TooLarge as error:
         raise RunError(
             f"{where}: these settings make a model of more tensors than the {len(found)} that are "
             "in the file of weights. Put the settings back that it was saved with."
         ) from error
+    return shapes_of(model.state_dict())
+
+
+def built(
+    name: str, config: Any, spec: Spec, where: Path | str, device: torch.device | str = "cpu"
+) -> Operator:
+    """A model of some settings, with weights that are yet to come."""
+    sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
+    try:
+        with torch.random.fork_rng(devices=[]):
+            with torch.device(device):
+                inner = registry.find("models", name)(config, seen_spec(spec))
+            return place(wrap(inner, Statistics.identity(*sizes)), spec)
+    except _TooLarge:
+        raise
     except IpotError as error:
         raise RunError(f"{where}: {error}") from error
-    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        raise RunError(f"{where}: the settings of {name} do not fit: {error}") from error
-    return shapes_of(model.state_dict())
+    except Exception as error:  # constructors have many ways to say that sizes do not fit
+        raise RunError(
+            f"{where}: the settings of {name} do not fit ({str(error) or type(error).__name__}). "
+            "Put back those that it was saved with."
+        ) from error
 
 
 def refuse_unlike(found: Shapes, wanted: Shapes, where: Path | str) -> None:
@@ -124,7 +138,10 @@ def refuse_unlike(found: Shapes, wanted: Shapes, where: Path | str) -> None:
         if names:
             parts.append(f"{label}: {', '.join(names[:4])}{' ...' if len(names) > 4 else ''}")
     if parts:
-        raise RunError(f"the weights in {where} do not fit its settings ({'; '.join(parts)})")
+        raise RunError(
+            f"the weights in {where} do not fit its settings ({'; '.join(parts)}). Both files must "
+            "be of one model: copy or download the folder again."
+        )
 
 
 def refuse_large(settings: Any, most: int, where: str) -> None:

@@ -102,7 +102,7 @@ def test_points_are_left_out_where_parameters_are_all():
 
 def test_words_of_others_stay_words():
     evil = "a | b\n# <script>`x`[link](http://x)"
-    text = made(facts(name=evil, outputs=(evil, "v")), about={evil: evil}, license=evil)
+    text = made(facts(name=evil, outputs=(evil, "v")), about={evil: evil, "license": evil})
     assert "\n# <script>" not in text
     assert "<script>" not in text.replace("\\<script\\>", "").split("---")[2]
     widths = {len(row) for row in rows(text) if row[0] == "output"}
@@ -112,7 +112,7 @@ def test_words_of_others_stay_words():
 @pytest.mark.parametrize("license", ["mit", "unknown", "no", "a: b", '"quoted" # and \\ more', "3"])
 def test_the_front_matter_is_yaml(license):
     yaml = pytest.importorskip("yaml")
-    text = made(facts(), license=license)
+    text = made(facts(), about={"license": license})
     _, front, rest = text.split("---\n", 2)
     found = yaml.safe_load(front)
     assert found["library_name"] == "ipot"

@@ -1,0 +1,220 @@
+"""The config.json of a saved model: read, brought up to date, and checked before it is used.
+
+People edit such files. Whatever the rest of the package relies on is looked at here, so that a
+mistake is told by the file and the entry that it is in, and not by what stumbles over it later.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ipot.data.own_layout import Layout
+from ipot.errors import IpotError, RunError
+from ipot.saved.facts_json import from_dict, from_value, shown, to_dict
+from ipot.spec import Spec
+from ipot.version import __version__
+
+CONFIG = "config.json"
+KIND = "ipot-surrogate"
+VERSION = 1
+"""Version of the folder's layout."""
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""From a version of config.json to the next one: what is read is brought up to date step by step.
+Version 1 is the first, so there is none yet."""
+KEYS = (
+    *("kind", "version", "model", "spec", "layout", "about", "scores", "license", "ipot"),
+    "series",
+)
+NEEDED = ("model", "spec", "layout")
+LARGEST = 1 << 24
+"""Bytes of config.json beyond which it is not read."""
+DEEPEST = 32
+"""Objects and lists inside each other."""
+NO_LICENSE = "unknown"
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """An object from a file, which is looked at before it is read."""
+    try:
+        if file.stat().st_size > LARGEST:
+            raise RunError(f"{file} is larger than {LARGEST >> 20} MiB: it is no settings")
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RunError(f"{file.parent} is not a saved model: it has no {CONFIG}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(
+            f"cannot read {file}: {error}. Copy or download the folder again, or undo the edit."
+        ) from error
+    if not isinstance(content, dict):
+        raise RunError(f"{file} must hold an object with names, got a {type(content).__name__}")
+    return content
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """All entries as this version writes them."""
+    content = _current(read_json(file), file)
+    with told(file):
+        return checked(content)
+
+
+def checked(content: dict[str, Any]) -> dict[str, Any]:
+    """The entries, with those that were left out and may be; refused where one will not do.
+
+    What belongs into `spec` and the model's `config` is for those who know these to say.
+    """
+    _refuse_odd(content)
+    if unknown := sorted(set(content) - set(KEYS)):
+        raise RunError(f"unknown {', '.join(unknown)}; known: {', '.join(KEYS)}")
+    if missing := [key for key in NEEDED if key not in content]:
+        raise RunError(f"{', '.join(missing)} missing")
+    model = _object(content["model"], "model")
+    if set(model) != {"name", "config"}:
+        raise RunError("model must have a name and a config, and nothing else")
+    _text(model["name"], "model.name")
+    layout = to_dict(from_dict(Layout, content["layout"], "layout"))
+    series = content.get("series")
+    return content | {
+        "layout": {name: layout[name] for name in content["layout"]},
+        "about": _about(content.get("about", {})),
+        "scores": _scores(content.get("scores", {})),
+        "series": None if series is None else _with_gaps(_object(series, "series")),
+        "license": _text(content.get("license", NO_LICENSE), "license"),
+        "ipot": _text(content.get("ipot", "?"), "ipot"),
+    }
+
+
+@contextmanager
+def told(file: Path) -> Iterator[None]:
+    """Errors with the file that they are in, and what to do."""
+    try:
+        yield
+    except IpotError as error:
+        said = str(error).rstrip(".")
+        raise RunError(f"{file}: {said}. Put back what was saved, or save the model anew.") from (
+            error
+        )
+
+
+def check_layout(layout: dict[str, Any], spec: Spec) -> None:
+    """Refuse an origin or times that are not those of the facts."""
+    origin, times = layout.get("origin", ()), layout.get("times", ())
+    if origin and not len(origin) == spec.dimension == spec.query_dimension:
+        raise RunError(
+            f"layout: origin has {len(origin)} numbers; points have {spec.dimension} coordinates "
+            f"and queries {spec.query_dimension}"
+        )
+    if len(times) > spec.steps or any(b <= a for a, b in zip((0, *times), times, strict=False)):
+        raise RunError(
+            f"layout: times must rise from above 0 and be no more than the {spec.steps} of "
+            f"spec.steps, got {shown(times)}"
+        )
+
+
+def _refuse_odd(content: Any) -> None:
+    """Refuse what Python takes for JSON and others do not: text that has no bytes, endless depth.
+
+    Goes by hand through what is nested, since a deep file would exhaust the stack.
+    """
+    left = [(content, "", 0)]
+    while left:
+        value, place, depth = left.pop()
+        if depth > DEEPEST:
+            raise RunError(f"{place[:60]}... has more than {DEEPEST} lists inside each other")
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                _encodes(key, f"a name in {place or 'it'}")
+                left.append((inner, f"{place}.{key}" if place else key, depth + 1))
+        elif isinstance(value, list):
+            left += [(inner, f"{place}[{i}]", depth + 1) for i, inner in enumerate(value)]
+        elif isinstance(value, str):
+            _encodes(value, place)
+
+
+def _encodes(text: str, where: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RunError(f"{where} is no text: it holds half of a character ({text!r})") from error
+
+
+def _current(content: dict[str, Any], file: Path) -> dict[str, Any]:
+    """The settings as this version writes them, or a refusal by kind and version."""
+    if (kind := content.get("kind")) != KIND:
+        raise RunError(
+            f"{file} is of the kind {shown(kind)}, and a saved model of ipot is {KIND!r}. Give the "
+            "folder of such a one, or undo the edit."
+        )
+    version = content.get("version")
+    if type(version) is not int or not 0 <= version <= VERSION:
+        raise RunError(
+            f"{file} has version {shown(version)}; this ipot ({__version__}) reads versions up to "
+            f"{VERSION}. Install the release that wrote it (ipot {shown(content.get('ipot'))})."
+        )
+    while version < VERSION:
+        if version not in MIGRATIONS:
+            raise RunError(
+                f"{file} has version {version}, which this ipot ({__version__}) no longer reads. "
+                "Load and save it with an earlier release, or train again."
+            )
+        content = MIGRATIONS[version](content) | {"version": version + 1}
+        version += 1
+    return content
+
+
+def _about(about: Any) -> dict[str, Any]:
+    """What it was made from: free, but for what is counted with."""
+    found = {k: _finite(v) for k, v in _object(about, "about").items()}
+    for name, count in _object(found.get("samples", {}), "about.samples").items():
+        from_value(int, count, f"about.samples.{name}")
+    _object(found.get("columns", {}), "about.columns")
+    return found
+
+
+def _scores(scores: Any) -> dict[str, Any]:
+    """Its errors: free, but for those that are compared; null among them is NaN, not known."""
+    found = {k: _finite(v) for k, v in _object(scores, "scores").items()}
+    for name in found.keys() & {"validation", "held_out"}:
+        found[name] = _error(found[name], f"scores.{name}")
+    if "baselines" in found:
+        simple = _object(found["baselines"], "scores.baselines")
+        found["baselines"] = {k: _error(v, f"scores.baselines.{k}") for k, v in simple.items()}
+    return found
+
+
+def _error(value: Any, where: str) -> float:
+    if value is None:
+        return math.nan
+    return from_value(float, value, where)
+
+
+def _finite(value: Any) -> Any:
+    """NaN and infinity, which Python reads and JSON has none of, as null."""
+    if isinstance(value, dict):
+        return {key: _finite(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _with_gaps(value: Any) -> Any:
+    """A series as it was: coordinates may have gaps, and JSON writes NaN in a list as null."""
+    if isinstance(value, dict):
+        return {key: _with_gaps(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [math.nan if v is None else _with_gaps(v) for v in value]
+    return value
+
+
+def _object(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise RunError(f"{where} must be an object with names, got {shown(value)}")
+    return value
+
+
+def _text(value: Any, where: str) -> str:
+    return from_value(str, value, where)
