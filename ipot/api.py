@@ -12,8 +12,9 @@ import torch
 
 from ipot.data import fill
 from ipot.data.own import Dataset, Layout
+from ipot.data.own_given import near, path_given
 from ipot.device import choose
-from ipot.errors import DataError, Unsupported
+from ipot.errors import DataError, RunError, Unsupported
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.predict import predict
 from ipot.labelled.series import Series
@@ -24,7 +25,7 @@ from ipot.problems.base import GridProblem, Problem
 from ipot.recipes.experiment import Experiment, experiment, restore, resume, run
 from ipot.recipes.studies import Question, ask, warn_outside
 from ipot.samples import Batch, Sample
-from ipot.saved.folder import is_saved, read_folder
+from ipot.saved.folder import CONFIG, FILES, WEIGHTS, is_saved, read_folder
 from ipot.saved.hub import fetch_from_hub
 from ipot.spec import Need
 
@@ -166,9 +167,10 @@ def load(
 
     A saved model whose code lives outside this package is loaded only where it is `trusted`.
     """
-    place = choose(device)
+    place, path = choose(device), path_given("path", path)
+    _refuse_no_model(path)
     if is_saved(path):
-        return _fitted(Path(path), place, trusted=trusted)
+        return _fitted(path, place, trusted=trusted)
     model, settings = restore(path, place, weights)
     return Surrogate(model, settings, place)
 
@@ -178,6 +180,21 @@ def from_pretrained(
 ) -> Surrogate | Fitted:
     """A saved model from the Hugging Face Hub; `ipot.saved.hub.push_to_hub` puts one there."""
     return load(fetch_from_hub(repo_id, revision), device=device)
+
+
+def _refuse_no_model(path: Path) -> None:
+    """Refuse a path that is no folder of a model or a run, and say what would be one."""
+    if (path / CONFIG).is_file():
+        return
+    wanted = f"A saved model is a folder with {CONFIG} and {WEIGHTS}, as model.save(...) writes it."
+    if path.is_file():
+        where = f" Give the folder, {path.parent}." if path.name in FILES else ""
+        raise RunError(f"{path} is a file. {wanted}{where}")
+    if not path.is_dir():
+        raise RunError(f"{path}: there is no such folder. {wanted}{near(path)}")
+    inside = sorted(str(p.parent) for p in path.glob(f"*/{CONFIG}"))[:5]
+    where = f" There is one at {', '.join(inside)}." if inside else ""
+    raise RunError(f"{path} holds no {CONFIG}. {wanted}{where}")
 
 
 def _fitted(path: Path, place: torch.device, *, trusted: bool) -> Fitted:

@@ -13,8 +13,12 @@ import torch
 from ipot.errors import Unsupported
 
 
-def choose(name: str = "auto") -> torch.device:
+def choose(name: str | torch.device = "auto") -> torch.device:
     """`auto` is a GPU where there is one; a GPU asked for where there is none is an error."""
+    if isinstance(name, torch.device):
+        name = str(name)
+    if not isinstance(name, str):
+        raise Unsupported(f"device must be auto, cpu or cuda, got {name!r}")
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import asdict, dataclass
 from inspect import cleandoc
@@ -77,10 +76,9 @@ def _show(found: Inventory) -> None:
     for note in found.notes:
         print(note)
     if found.suggestion:
-        print(f"Train on it:  {found.suggestion}")
+        print(f"Train on it, with these names or others:  {found.suggestion}")
     elif any(v.role.startswith("input") for v in found.variables):
-        path = shlex.quote(found.path)
-        print(f"Train on it:  ipot fit {path} --inputs NAME ... --targets NAME ... --out model")
+        print("To train, mend what is noted above, or name fields: ipot fit --help")
 
 
 def _number(value: float | None) -> str:

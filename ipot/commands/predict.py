@@ -50,7 +50,9 @@ class Predict:
     """An .npz file, or a folder of .npy files; for a model of your own data any file of a case, or
     a folder of cases."""
     output: Path
-    """Where to write the answer; for a folder of cases a folder, or an .h5 file."""
+    """Where to write the answer; for several cases a folder, or one .h5, .csv or .parquet file."""
+    overwrite: bool = False
+    """Write over an answer of a model of your own data that is there already."""
     queries: Path | None = None
     """An .npy file (M, E), or an .npz with `queries`; those of the input unless said."""
     interval: float | None = None
@@ -130,6 +132,7 @@ def _answer_fitted(flags: Predict, model: Fitted) -> None:
     foreign = [n for n in ("fill", "grid", "rows") if getattr(flags, n) is not None]
     if foreign:
         raise Unsupported(f"--{foreign[0]} is for runs of built-in problems: leave it out")
+    _refuse_there(flags)
     half = flags.precision == "bf16"
     with torch.autocast(model.device.type, torch.bfloat16, enabled=half):
         summary = answer_own(
@@ -155,6 +158,17 @@ def _refuse_own_input(flags: Predict) -> None:
         inside = source.is_dir() and output.parent == source.resolve() and output.exists()
         if output == source.resolve() or inside:
             raise DataError(f"{flags.output} is among the inputs: choose another --output")
+
+
+def _refuse_there(flags: Predict) -> None:
+    """Refuse to write over a file, or into a folder with something in it, that is there already."""
+    output = flags.output
+    empty = output.is_dir() and not any(output.iterdir())
+    if output.exists() and not empty and not flags.overwrite:
+        raise DataError(
+            f"--output {output} is there already: choose another, or add --overwrite to write over "
+            "it"
+        )
 
 
 def _queries(flags: Predict, case: dict[str, np.ndarray], spec: Spec) -> np.ndarray:

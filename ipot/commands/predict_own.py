@@ -20,7 +20,10 @@ from ipot.own.cases import arrays_as_cases, predict_case
 from ipot.own.surrogate import Fitted, Interval
 from ipot.own.trajectories import KIND, after, carried_on, latest
 
-MANY = (".h5", ".hdf5")
+TREES = (".h5", ".hdf5")
+TABLES = (".csv", ".tsv", ".parquet", ".pq")
+MANY = (*TREES, *TABLES)
+"""What holds many cases in one file."""
 ARGUMENTS = ("points", "values", "queries", "parameters")
 
 
@@ -63,8 +66,8 @@ def answer_own(
 def _write(
     output: Path, answers: Sequence[Callable[[], Case]], names: Sequence[str], suffix: str
 ) -> None:
-    """One case as a file, several as a folder of files that end in `suffix`, or as one HDF5 file;
-    each is made when it is written."""
+    """One case as a file, several as a folder of files that end in `suffix`, or as one HDF5 file or
+    table; each is made when it is written."""
     names = names or [str(i) for i in range(len(answers))]
     if len(answers) == 1:
         write_case(output, answers[0]())
@@ -72,7 +75,8 @@ def _write(
         write_cases(output, [answer() for answer in answers], names)
     elif output.suffix:
         raise DataError(
-            f"--output {output}: {len(answers)} cases are written to a folder, or to an .h5 file"
+            f"--output {output}: {len(answers)} cases are written to a folder, or to one file "
+            "that ends in .h5, .csv, .tsv or .parquet"
         )
     else:
         for name, answer in zip(names, answers, strict=True):
@@ -130,7 +134,7 @@ def _trajectories(model, source: Trajectories, asked, output: Path, interval, st
             "file of the kind that it was trained on"
         )
     given: dict[str, Any] = latest(source, columns)
-    whole = output.suffix.lower() in MANY
+    whole = output.suffix.lower() in TREES
     if not whole and output.suffix != ".npz":
         raise DataError(f"--output {output}: trajectories are written as .h5 or .npz")
     if asked is not None:
@@ -203,6 +207,6 @@ def _suffix(path: Path) -> str:
     """The suffix of the cases in a folder, where it is one that can be written."""
     inside = sorted(p.suffix.lower() for p in path.iterdir()) if path.is_dir() else [path.suffix]
     for suffix in inside:
-        if suffix in (".vtu", ".vtp", ".csv", ".parquet", ".npz", ".h5"):
+        if suffix in (".vtu", ".vtp", *TABLES, ".npz", *TREES):
             return suffix
     return ".npz"

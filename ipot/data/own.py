@@ -6,22 +6,42 @@ train, test = data.split(0.8)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import torch
 
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own_arrays import Column, array, column, is_listed, same_count
-from ipot.data.own_facts import bounds, named, origin_of, periods_of, snapped, step_of
+from ipot.data.own_facts import bounds, named, origin_of, periods_of
+from ipot.data.own_given import (
+    flag,
+    fraction,
+    is_row,
+    is_whole,
+    refuse_unknown_units,
+    row,
+    rows,
+    seed_given,
+    text,
+    units_of,
+)
 from ipot.data.own_join import joined, places, unrolled
 from ipot.data.own_layout import Layout
-from ipot.errors import DataError
-from ipot.samples import Sample, collate
-from ipot.spec import Need, Spec
+from ipot.data.own_samples import held, listed, refuse_sizes, refuse_weights, structure
+from ipot.data.own_times import snapped, step_of
+from ipot.errors import DataError, UnknownName
+from ipot.samples import Sample
+from ipot.spec import Spec
 
 __all__ = ["Dataset", "Layout"]
+
+FACTS = (
+    *("inputs", "outputs", "parameter_names", "units", "periods", "geographic", "history"),
+    "name",
+)
+"""What may be told of samples, besides what is found in them."""
 
 
 class Dataset:
@@ -41,9 +61,9 @@ class Dataset:
         parameters: Any = None,
         times: Any = None,
         weights: Any = None,
-        inputs: Sequence[str] | None = None,
-        outputs: Sequence[str] | None = None,
-        parameter_names: Sequence[str] | None = None,
+        inputs: str | Sequence[str] | None = None,
+        outputs: str | Sequence[str] | None = None,
+        parameter_names: str | Sequence[str] | None = None,
         units: Mapping[str, str] | None = None,
         periods: Mapping[int, float] | Sequence[float | None] | None = None,
         geographic: bool = False,
@@ -56,9 +76,10 @@ class Dataset:
         queries     as points; where the targets are. The points unless said
         targets     (S, M, K) or (S, M), or a list; with `times` (S, T, M, K) or (S, T, M)
         parameters  (S, P) or (S): numbers that hold for a whole sample
-        times       T times at which the targets are, multiples of one step
-        weights     (M), (S, M) or a list: what each query counts in the weighted score of
-                    `evaluate`; training does not weigh by them
+        times       T times at which the targets are, multiples of one step from 0: [2, 5] are
+                    steps of 1
+        weights     (M), (S, M) or a list: what each query counts, in training and its
+                    scores; areas of cells, for instance
         periods     {axis: period} of coordinates that wrap around
         geographic  the first two coordinates are longitude and latitude in degrees
 
@@ -125,24 +146,23 @@ class Dataset:
             periods=periods,
             geographic=geographic,
             name=name,
-        )
+        )._with_units(units)
 
     @classmethod
-    def from_samples(cls, samples: Sequence[Sample], **facts: Any) -> Dataset:
+    def from_samples(cls, samples: Iterable[Sample] = (), **facts: Any) -> Dataset:
         """Samples as they are; the keywords are those of `from_arrays` that name and describe."""
-        samples = list(samples)
-        if not samples:
-            raise DataError("samples is empty: there is nothing to learn from")
-        for i, sample in enumerate(samples):
-            if not isinstance(sample, Sample):
-                raise DataError(f"samples[{i}] is a {type(sample).__name__}, not an ipot.Sample")
-            _refuse_unlike(i, sample, samples[0])
+        if unknown := [name for name in facts if name not in FACTS]:
+            raise UnknownName(
+                f"Dataset.from_samples has no argument {', '.join(map(repr, unknown))}. Besides "
+                f"samples it takes {', '.join(FACTS)}"
+            )
+        samples = listed(samples)
         times = snapped(samples[0].times)
         samples = [
             replace(s.astype(torch.float32), index=i, times=times) for i, s in enumerate(samples)
         ]
-        layout = facts.pop("layout", Layout(timed=len(samples[0].times) > 1))
-        return cls.of(_held(samples), layout=layout, **facts)
+        layout = Layout(timed=len(samples[0].times) > 1)
+        return cls.of(held(samples), layout=layout, **facts)._with_units(facts.get("units"))
 
     @classmethod
     def of(
@@ -150,9 +170,9 @@ class Dataset:
         data: Stacked | Ragged,
         *,
         layout: Layout | None = None,
-        inputs: Sequence[str] | None = None,
-        outputs: Sequence[str] | None = None,
-        parameter_names: Sequence[str] | None = None,
+        inputs: str | Sequence[str] | None = None,
+        outputs: str | Sequence[str] | None = None,
+        parameter_names: str | Sequence[str] | None = None,
         units: Mapping[str, str] | None = None,
         periods: Mapping[int, float] | Sequence[float | None] | None = None,
         geographic: bool = False,
@@ -160,14 +180,17 @@ class Dataset:
         name: str = "own data",
     ) -> Dataset:
         """Samples that are a data set already, with the facts that are found in them or told."""
-        first = data[0]
+        first, name, geographic = data[0], text("name", name), flag("geographic", geographic)
+        if not is_whole(history) or history < 0:
+            raise DataError(f"history must be a whole number of frames, got {history!r}")
         scalars = 0 if first.parameters is None else len(first.parameters)
         outputs = named("outputs", outputs, first.truth.shape[-1], "target")
+        refuse_sizes(data, outputs)
+        refuse_weights(data)
         domain, query_domain = bounds(data, geographic=geographic)
         wraps = periods_of(periods, domain, "points")
         same = len(domain) == len(query_domain)
         dt, steps = step_of(first.times)
-        units = units or {}
         layout = layout or Layout(timed=len(first.times) > 1)
         layout = replace(
             layout, alone=not len(first.points), times=first.times if layout.timed else ()
@@ -181,30 +204,36 @@ class Dataset:
             periods=wraps,
             query_domain=query_domain,
             query_periods=wraps if same else periods_of(None, query_domain, "queries"),
-            units=tuple(units.get(output, "") for output in outputs) if units else (),
+            units=units_of(units, outputs),
             geographic=geographic,
             dt=dt,
             steps=steps,
             history=history,
-            **_structure(data),
+            **structure(data),
         )
         return cls(data, spec, layout)
 
     def __len__(self) -> int:
         return len(self.data)
 
-    def __getitem__(self, index: int) -> Sample:
-        return self.data[index]
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+
+    @overload
+    def __getitem__(self, index: slice | Sequence[int]) -> Dataset: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        if is_row(index) or not isinstance(index, slice | Iterable) or isinstance(index, str):
+            return self.data[row(index, len(self))]
+        return self.select(index)
 
     def __iter__(self) -> Iterator[Sample]:
         return (self[i] for i in range(len(self)))
 
-    def select(self, index: Sequence[int]) -> Dataset:
-        """Some of the samples; the facts stay those of all."""
-        index = [int(i) for i in index]
-        if not index:
-            raise DataError("no sample is chosen")
-        return Dataset(self.data.select(index), self.spec, self.layout)
+    def select(self, index: Any) -> Dataset:
+        """Some of the samples, by their numbers, a slice or a yes or no for each; the facts stay
+        those of all."""
+        return Dataset(self.data.select(rows(index, len(self))), self.spec, self.layout)
 
     def moved(self, origin: tuple[float, ...]) -> Dataset:
         """The same places counted from another origin, as a model counts them."""
@@ -220,12 +249,11 @@ class Dataset:
             replace(s, points=shared[id(s.points)], queries=shared[id(s.queries)]) for s in samples
         ]
         layout = replace(self.layout, origin=origin)
-        return Dataset(_held(samples), self.spec, layout)
+        return Dataset(held(samples), self.spec, layout)
 
     def split(self, train: float = 0.8, *, seed: int = 0) -> tuple[Dataset, Dataset]:
         """Two data sets, the first with a fraction of the samples, drawn at random."""
-        if not 0 < train < 1:
-            raise DataError(f"train must lie between 0 and 1, got {train}")
+        train, seed = fraction("train", train), seed_given(seed)
         count = min(len(self) - 1, max(1, round(train * len(self))))
         if len(self) < 2:
             raise DataError("one sample cannot be split: give at least two")
@@ -253,6 +281,12 @@ class Dataset:
             lines.append(f"{spec.steps} steps of {spec.dt:g}")
         return lines
 
+    def _with_units(self, units: Any) -> Dataset:
+        """Itself, where units are those of its channels."""
+        spec = self.spec
+        refuse_unknown_units(units, (*spec.outputs, *spec.inputs, *spec.parameters))
+        return self
+
     def __repr__(self) -> str:
         return f"<ipot.Dataset: {'; '.join(self.describe())}>"
 
@@ -260,55 +294,3 @@ class Dataset:
 def _axes(places: Any) -> int:
     """How many axes places have that are one array."""
     return 0 if places is None or is_listed(places) else array("points", places).ndim
-
-
-def _held(samples: list[Sample]) -> Stacked | Ragged:
-    """Stacked where all samples have one size, and edges are not kept."""
-    shapes = {(s.points.shape, s.queries.shape, s.grid, s.query_grid) for s in samples}
-    if len(shapes) > 1 or any(s.edges is not None for s in samples):
-        return Ragged(samples)
-    for name in ("points", "queries"):
-        rows = [getattr(s, name) for s in samples]
-        if all(torch.equal(r, rows[0]) for r in rows):
-            samples = [replace(s, **{name: rows[0]}) for s in samples]
-    return Stacked(replace(collate(samples), index=None))
-
-
-def _refuse_unlike(i: int, sample: Sample, first: Sample) -> None:
-    """Refuse a sample that is of another kind than the first."""
-    if sample.targets is None:
-        raise DataError(f"samples[{i}] has no targets: there is nothing to learn from it")
-    for name in ("points", "values", "queries", "targets", "parameters", "weights"):
-        one, other = getattr(sample, name), getattr(first, name)
-        if (one is None) != (other is None):
-            raise DataError(f"samples[{i}] and samples[0]: only one of them has {name}")
-        if one is None:
-            continue
-        if name != "weights" and one.shape[-1] != other.shape[-1]:
-            raise DataError(
-                f"samples[{i}] has {name} {tuple(one.shape)}, samples[0] {tuple(other.shape)}: "
-                "the last axis must be the same"
-            )
-        if not bool(torch.isfinite(one).all()):
-            raise DataError(f"{name} of samples[{i}] holds values that are not finite")
-    if sample.times != first.times:
-        raise DataError(f"samples[{i}] has the times {sample.times}, samples[0] {first.times}")
-
-
-def _structure(data: Stacked | Ragged) -> dict[str, Any]:
-    """What systems that need more than points may rely on."""
-    first, provides = data[0], set()
-    if isinstance(data, Stacked):
-        if len(data.data.points) == 1:
-            provides.add(Need.FIXED_POINTS)
-        d = data.data
-        if d.points.shape == d.queries.shape and torch.equal(d.points, d.queries):
-            provides.add(Need.SAME_POINTS)
-        if first.grid is not None:
-            provides.add(Need.GRID)
-    elif all(s.points is s.queries for s in data.samples):
-        provides.add(Need.SAME_POINTS)
-    shape: tuple[int, ...] = ()
-    if Need.FIXED_POINTS in provides and len(first.points):
-        shape = first.grid or (len(first.points),)
-    return {"provides": frozenset(provides), "shape": shape}

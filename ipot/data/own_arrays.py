@@ -19,6 +19,8 @@ from ipot.errors import DataError
 AT_ONCE = 1 << 22
 """Numbers that are converted and checked in one go, so that no second copy of all is held."""
 
+NUMPY_KNOWS = (torch.float16, torch.float32, torch.float64)
+
 
 @dataclass(frozen=True, eq=False)
 class Column:
@@ -88,8 +90,10 @@ def is_listed(given: Any) -> bool:
 
 def array(name: str, given: Any) -> np.ndarray:
     """One argument as an array of real numbers; nothing is copied that need not be."""
+    if given is None:
+        raise DataError(f"{name} is None: give an array of numbers")
     if isinstance(given, Tensor):
-        given = given.detach().cpu().numpy()
+        given = _of_torch(name, given)
     if isinstance(given, np.ma.MaskedArray):
         if np.ma.is_masked(given):
             raise DataError(
@@ -175,6 +179,21 @@ def same_count(columns: Sequence[Column]) -> int:
     if not count:
         raise DataError(f"{next(iter(counts))} holds no sample: there is nothing to learn from")
     return count
+
+
+def _of_torch(name: str, given: Tensor) -> np.ndarray:
+    """A tensor of any kind as an array: numpy knows neither bfloat16 nor sparse ones."""
+    if given.is_nested:
+        raise DataError(f"{name} is a nested tensor: give a list with a tensor for each sample")
+    if given.is_meta:
+        raise DataError(f"{name} lies on the device 'meta', where tensors hold no numbers")
+    if given.is_quantized:
+        given = given.dequantize()
+    if given.layout != torch.strided:
+        given = given.to_dense()
+    if given.is_floating_point() and given.dtype not in NUMPY_KNOWS:
+        given = given.float()
+    return given.detach().cpu().resolve_conj().resolve_neg().numpy()
 
 
 def _refuse_infinite(name: str, source: np.ndarray, start: int, bad: np.ndarray) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,20 +13,23 @@ from torch import Tensor
 
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own_arrays import array, is_listed
+from ipot.data.own_given import is_whole, text
 from ipot.errors import DataError
 from ipot.spec import Bounds
 
 FAR = 1000.0
 """Times their own extent that coordinates may lie from zero before an origin is taken off them."""
-MOST_STEPS = 1000
-"""Steps between the first time and the last."""
 
 
-def named(argument: str, names: Sequence[str] | None, count: int, default: str) -> tuple[str, ...]:
+def named(argument: str, names: Any, count: int, default: str) -> tuple[str, ...]:
     """Names for channels: those given, which must be as many and differ, or numbered ones."""
     if names is None:
         return (default,) if count == 1 else tuple(f"{default}_{i}" for i in range(count))
-    names = (names,) if isinstance(names, str) else tuple(str(n) for n in names)
+    names = (names,) if isinstance(names, str) else names
+    # A set has no order, and a mapping has more than names.
+    if not isinstance(names, Iterable) or isinstance(names, Mapping | Set | bytes):
+        raise DataError(f"{argument} must be a list of names, got {names!r}")
+    names = tuple(text(f"{argument}[{i}]", name) for i, name in enumerate(names))
     if len(names) != count:
         raise DataError(f"{argument} names {len(names)} channels, and there are {count}")
     if len(set(names)) != len(names):
@@ -55,57 +59,47 @@ def bounds(data: Stacked | Ragged, *, geographic: bool = False) -> tuple[Bounds,
     return boxes
 
 
-def periods_of(
-    periods: Mapping[int, float] | Sequence[float | None] | None, domain: Bounds, name: str
-) -> tuple[float | None, ...]:
-    """A period or None for every coordinate."""
+def periods_of(periods: Any, domain: Bounds, name: str) -> tuple[float | None, ...]:
+    """A period or None for every coordinate, from {axis: period} or a list with one for each."""
     if periods is None:
         return (None,) * len(domain)
     if not isinstance(periods, Mapping):
-        if len(periods) != len(domain):
+        if isinstance(periods, str | Set) or not isinstance(periods, Iterable):
             raise DataError(
-                f"periods has {len(periods)} entries for {len(domain)} coordinates: give a period "
+                f"periods must be like {{0: 1.0}}, {{axis: period}}, or a list with a period or "
+                f"None for each coordinate, got {periods!r}"
+            )
+        listed = list(periods)
+        if len(listed) != len(domain):
+            raise DataError(
+                f"periods has {len(listed)} entries for {len(domain)} coordinates: give a period "
                 "or None for each, or {axis: period}"
             )
-        periods = {axis: p for axis, p in enumerate(periods) if p is not None}
+        periods = dict(enumerate(listed))
     found: list[float | None] = [None] * len(domain)
     for axis, period in periods.items():
-        if axis not in range(len(domain)):
-            raise DataError(f"periods names axis {axis}; {name} have axes 0 to {len(domain) - 1}")
-        low, high = domain[axis]
-        if not (math.isfinite(period) and period > 0):
-            raise DataError(f"the period of axis {axis} must be positive, got {period}")
-        if high - low > period * (1 + 1e-6):
-            raise DataError(
-                f"{name} reach from {low:g} to {high:g} along axis {axis}, more than its period "
-                f"{period:g}"
-            )
-        found[axis] = float(period)
+        if not is_whole(axis) or axis not in range(len(domain)):
+            raise DataError(f"periods names axis {axis!r}; {name} have axes 0 to {len(domain) - 1}")
+        if period is not None:
+            found[axis] = _period(axis, period, domain[axis], name)
     return tuple(found)
 
 
-def step_of(times: tuple[float, ...]) -> tuple[float, int]:
-    """The step that all times are multiples of, and how many the last one is."""
-    if not all(math.isfinite(t) and t > 0 for t in times) or list(times) != sorted(set(times)):
+def _period(axis: int, period: Any, bounds: tuple[float, float], name: str) -> float:
+    """One that is a length, and not less than what it is to hold."""
+    if isinstance(period, Tensor | np.ndarray) and not period.ndim:
+        period = period.item()
+    if isinstance(period, bool) or not isinstance(period, Real):
+        raise DataError(f"periods: that of axis {axis} must be a number, got {period!r}")
+    length, (low, high) = float(period), bounds
+    if not (math.isfinite(length) and length > 0):
+        raise DataError(f"periods: that of axis {axis} must be positive, got {period}")
+    if high - low > length * (1 + 1e-6):
         raise DataError(
-            f"times must be positive and increase, got {_shown(times)}. Time 0 is the input itself."
+            f"periods: {name} reach from {low:g} to {high:g} along axis {axis}, more than its "
+            f"period {length:g}"
         )
-    gaps = np.diff([0.0, *times])
-    step = float(min(gaps))
-    counts = np.asarray(times) / step
-    if np.abs(counts - counts.round()).max() > 1e-3 or counts[-1] > MOST_STEPS:
-        raise DataError(
-            f"times must be whole multiples of one step, {MOST_STEPS} at most: {_shown(times)}. "
-            "For other times make time one more coordinate of the queries."
-        )
-    # The last time knows the step best.
-    return times[-1] / round(counts[-1]), round(counts[-1])
-
-
-def snapped(times: tuple[float, ...]) -> tuple[float, ...]:
-    """Times as exact multiples of their step: a model counts steps, and takes no others."""
-    step, _ = step_of(times)
-    return tuple(step * round(t / step) for t in times)
+    return length
 
 
 def origin_of(points: Any, queries: Any, *, geographic: bool) -> np.ndarray | None:
@@ -152,13 +146,18 @@ def is_straight(places: np.ndarray) -> bool:
     """Whether places (H, W, ..., D) are the nodes of a grid with straight lines, in whatever order
     and direction: every coordinate changes along one axis at most, and every axis changes one."""
     axes = places.ndim - 1
-    found = set()
+    if not 1 < axes <= places.shape[-1]:
+        return False
+    changed = []
     for coordinate in np.moveaxis(places, -1, 0):
-        along = {a for a in range(axes) if (coordinate != coordinate.take([0], axis=a)).any()}
+        along = [a for a in range(axes) if (coordinate != coordinate.take([0], axis=a)).any()]
         if len(along) > 1:
             return False
-        found |= along
-    return axes > 1 and found == {a for a in range(axes) if places.shape[a] > 1}
+        changed += along
+    long = {a for a in range(axes) if places.shape[a] > 1}
+    # A single row of a grid has one coordinate that changes; rows of one sample have all of them.
+    row = len(long) < axes
+    return set(changed) == long and not (row and len(changed) != 1)
 
 
 def _box(places: Sequence[Tensor]) -> Bounds:
@@ -196,8 +195,3 @@ def _refuse_not_geographic(box: Bounds) -> None:
             f"geographic: the first coordinate must be the longitude in degrees, got {west:g} to "
             f"{east:g}"
         )
-
-
-def _shown(times: Sequence[float]) -> str:
-    shown = ", ".join(f"{t:g}" for t in times[:6])
-    return f"({shown}{', ...' if len(times) > 6 else ''})"

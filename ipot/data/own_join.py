@@ -9,7 +9,8 @@ import torch
 
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own_arrays import Column, array, is_listed, tensor
-from ipot.data.own_facts import grid_of, is_straight, snapped
+from ipot.data.own_facts import grid_of, is_straight
+from ipot.data.own_times import times_given
 from ipot.errors import DataError
 from ipot.samples import Batch, Sample
 
@@ -96,7 +97,7 @@ def joined(
 
     `flat` says of values, targets and parameters whether they lack an axis for channels.
     """
-    steps = (1.0,) if times is None else _times(times)
+    steps = (1.0,) if times is None else times_given(times)
     flat_values, flat_targets, flat_parameters = flat
     targets = _widened(targets, flat_targets)
     if times is None:
@@ -172,13 +173,6 @@ def _widened(found: Column, flat: bool) -> Column:
                 f"{found.name}[{i}] has {width} channels, {found.name}[0] has {widths[0]}"
             )
     return found
-
-
-def _times(times: Any) -> tuple[float, ...]:
-    found = array("times", times)
-    if found.ndim != 1 or not len(found):
-        raise DataError(f"times must be a list of numbers, got shape {found.shape}")
-    return snapped(tuple(float(t) for t in found))
 
 
 def _refuse_rows(rows: Column, places: Column, *, axis: int = -2) -> None:

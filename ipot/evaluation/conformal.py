@@ -42,7 +42,7 @@ FEWEST_LOCAL = 8
 FLOOR = 1e-2
 """A scale is at least this share of the one of its time and channel: some points, as on a boundary,
 have no residual at all."""
-TINY = torch.tensor(1e-30, dtype=torch.float64)
+TINY = torch.tensor(1e-36, dtype=torch.float64)
 
 
 class Conformal:

@@ -22,8 +22,8 @@ from ipot.samples import Batch
 
 PATIENCE = 8
 """Equal questions in a row before the next is captured."""
-MOST = 1 << 21
-"""Rows of points and queries, beyond which the launches do not matter."""
+MOST = 1 << 25
+"""Rows of points and queries, beyond which a copy of them is too much to keep."""
 
 Answer = Callable[[Batch], Tensor]
 

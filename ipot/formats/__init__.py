@@ -71,9 +71,9 @@ def write_case(path: str | os.PathLike[str], case: Case) -> None:
     if suffix == ".npz":
         arrays.write_npz(path, case)
     elif suffix in (".csv", ".tsv"):
-        table_write.write_csv(path, case)
+        table_write.write_csv(path, [case])
     elif suffix in (".parquet", ".pq"):
-        parquet.write_parquet(path, case)
+        parquet.write_parquet(path, [case])
     elif suffix in kinds.HDF5:
         hdf5.write_cases(path, [case])
     elif suffix in (".vtu", ".vtp"):
@@ -87,13 +87,23 @@ def write_case(path: str | os.PathLike[str], case: Case) -> None:
 def write_cases(
     path: str | os.PathLike[str], cases: Sequence[Case], names: Sequence[str] | None = None
 ) -> None:
-    """Write many cases into one HDF5 file, whole or not at all."""
+    """Write many cases into one file, whole or not at all: HDF5, or a table with the column case.
+
+    Those of a table are called as `names` says, or as they were in the table they came from.
+    """
     path = Path(path)
-    if path.suffix.lower() not in kinds.HDF5:
+    suffix = path.suffix.lower()
+    if suffix in kinds.HDF5:
+        hdf5.write_cases(path, cases, names)
+    elif suffix in (".csv", ".tsv"):
+        table_write.write_csv(path, cases, names)
+    elif suffix in (".parquet", ".pq"):
+        parquet.write_parquet(path, cases, names)
+    else:
         raise DataError(
-            f"{path}: many cases are written as .h5; of other kinds write one file each"
+            f"{path}: many cases are written as .h5, .csv, .tsv or .parquet; of other kinds write "
+            "one file each"
         )
-    hdf5.write_cases(path, cases, names)
 
 
 def _read(path: Path, *, lenient: bool) -> Found:

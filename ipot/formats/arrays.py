@@ -52,6 +52,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         if path.suffix == ".npz":
             headers(path)
+        if path.suffix == ".npy":
+            refuse_pickled(path)
         mode = "r" if path.suffix == ".npy" else None
         content = np.load(path, mmap_mode=mode, allow_pickle=False)
         if isinstance(content, np.ndarray):
@@ -129,10 +131,25 @@ def read_folder_of_arrays(path: Path) -> dict[str, np.ndarray]:
     found = {}
     for file in sorted(path.glob("*.npy")):
         try:
+            refuse_pickled(file)
             found[file.stem] = np.load(file, mmap_mode="r", allow_pickle=False)
         except BROKEN as error:
             raise damaged(file, "an .npy array", error) from error
     return found
+
+
+def refuse_pickled(path: Path) -> None:
+    """Refuse an .npy file of Python objects, and a pickle under its name, before it is opened."""
+    with path.open("rb") as file:
+        start = file.read(2)
+        file.seek(0)
+        pickled = start[:1] == b"\x80" and start[1:] in (b"\2", b"\3", b"\4", b"\5")
+        if pickled or (start == b"\x93N" and _header(str(path), file)[1].hasobject):
+            raise DataError(
+                f"{path} holds Python objects, which are a pickle: that can run any code and is "
+                "never opened. Save plain arrays of numbers with numpy.save; of arrays that differ "
+                "in size, each case as a file of its own (numpy.savez) in a folder."
+            )
 
 
 def headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:

@@ -61,6 +61,8 @@ class Case:
     units: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
     """Where it came from, for messages."""
+    name: str = ""
+    """What tells it from the other cases of its table, where it came from one."""
 
     def __post_init__(self) -> None:
         where = f"{self.source}: " if self.source else ""

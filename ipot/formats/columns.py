@@ -1,9 +1,8 @@
-"""A table of points as cases, and a case as a table: what CSV and Parquet share.
+"""A table of points as cases, and a case as a table that describes itself.
 
 Columns `x`, `y`, `z` (or longitude and latitude) say where a point is, `case` or the like says
-which case it belongs to, and every other column is a field. A table that we wrote carries a
-description, by which types, fields of several components, parameters and units come back as they
-were.
+which case it belongs to, and every other column is a field. A Parquet file that we wrote carries a
+description, by which fields of several components, parameters and units come back as they were.
 """
 
 from __future__ import annotations
@@ -76,12 +75,15 @@ def cases_of(table: Table, source: str, kind: str) -> CaseReader:
     if not rows:
         raise DataError(f"{source} has a header and no rows of numbers under it")
     notes = list(table.notes)
-    places, fields = _told_parts(table, source) if table.told else _found_parts(table, source)
+    places, fields = (
+        _told_parts(table, source) if table.told else found_parts(list(table.columns), source)
+    )
     groups, labels = _groups(table.cases, rows)
+    named = table.cases is not None
     if table.cases is not None and len(labels) == rows > 1:
         if (table.case_name or "").lower() == "id":
             notes.append(f"{table.case_name}: left alone, it numbers points and not cases")
-            groups, labels = _groups(None, rows)
+            (groups, labels), named = _groups(None, rows), False
         else:
             notes.append(
                 f"every row is a case of its own, by {table.case_name}: if that numbers points, "
@@ -102,6 +104,7 @@ def cases_of(table: Table, source: str, kind: str) -> CaseReader:
             parameters=parameters,
             units=units,
             source=source if len(labels) == 1 else f"{source}, case {labels[i]}",
+            name=labels[i] if named else "",
         )
 
     return CaseReader(read, labels, kind=kind, notes=notes)
@@ -153,9 +156,8 @@ def table_of(case: Case, path: object) -> tuple[dict[str, np.ndarray], dict[str,
     return columns, told
 
 
-def _found_parts(table: Table, source: str) -> tuple[Part, dict[str, Part]]:
+def found_parts(names: Sequence[str], source: str) -> tuple[Part, dict[str, Part]]:
     """Places and fields by the names of columns."""
-    names = list(table.columns)
     fields = dict(joined(names))
     whole = next((n for n in fields if n.lower() == "points" and len(fields[n]) > 1), None)
     places = fields.pop(whole) if whole else axes_in(names)

@@ -16,6 +16,7 @@ from ipot.formats.arrays import read_folder_of_arrays
 from ipot.formats.case import Arrays, Case, CaseReader, Trajectories
 from ipot.formats.kinds import EXPECTED, KNOWN, LABELLED, vtk_suffixes
 from ipot.formats.named import OWN, sorted_out
+from ipot.formats.well_join import joined
 
 Found = CaseReader | Arrays | Trajectories
 Read = Callable[[Path, bool], Found]
@@ -96,19 +97,35 @@ def _gathered(path: Path, files: list[Path], read: Read, notes: list[str], kind:
         return _noted(first, notes)
     if isinstance(first, Arrays):
         return _joined(path, files, read, notes, kind)
+    if isinstance(first, Trajectories):
+        return _noted(_trajectories(path, files, first, read), notes)
 
     def one(i: int) -> Case:
         found = read(files[i], True)
         if not isinstance(found, CaseReader) or len(found) != 1:
-            held = f"{len(found)} trajectories" if isinstance(found, Trajectories) else None
+            held = "trajectories" if isinstance(found, Trajectories) else "cases"
             raise DataError(
-                f"{files[i]} holds {held or f'{len(found)} cases'}; in a folder of {len(files)} "
+                f"{files[i]} holds {len(found)} {held}; in a folder of {len(files)} "
                 "files each must hold one. Give this file by its own name."
             )
         return replace(found[0], source=str(files[i]))
 
     one(0)
     return CaseReader(one, [f.stem for f in files], kind=kind, notes=[*notes, *first.notes])
+
+
+def _trajectories(path: Path, files: list[Path], first: Trajectories, read: Read) -> Trajectories:
+    """Files of The Well, which are one set."""
+    parts = [first]
+    for file in files[1:]:
+        found = read(file, True)
+        if not isinstance(found, Trajectories):
+            raise DataError(
+                f"{file} is not of The Well's layout, and {files[0]} is: all files of a folder "
+                "must be, or none"
+            )
+        parts.append(found)
+    return joined(parts, str(path))
 
 
 def _noted(found: Found, notes: list[str]) -> Found:

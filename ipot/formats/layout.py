@@ -84,7 +84,15 @@ def unpack(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str], source: s
     points = arrays["points"]
     points = points.astype(points.dtype.newbyteorder("="), copy=False)
     joined = _mesh(mesh, texts.get("mesh/kind"), len(points), source) if mesh else None
-    return Case(points=points, mesh=joined, units=units, source=source, **found)
+    return Case(
+        points=points,
+        mesh=joined,
+        units=units,
+        source=source,
+        fields=found["fields"],
+        cell_fields=found["cell_fields"],
+        parameters=found["parameters"],
+    )
 
 
 def texts(source: str, content: Any) -> dict[str, str]:

@@ -6,6 +6,7 @@ with the bytes that are there and with the memory that is free before anything i
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 import struct
@@ -37,13 +38,36 @@ def require_file(path: Path) -> Path:
         if path.is_dir():
             return path
         if not path.exists():
-            raise DataError(f"{path} is not there")
+            raise nothing_at(path)
         if path.stat().st_size == 0:
             raise DataError(f"{path} is empty: it was not written to its end; write it again")
         with path.open("rb"):
             return path
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
         raise DataError(f"{path} cannot be opened: {_reason(error)}") from error
+
+
+def nothing_at(path: Path) -> DataError:
+    """The refusal of a path where there is nothing, with what is there that is called alike."""
+    known = "A file or folder of npz, npy, CSV, Parquet, HDF5, VTU, VTP, netCDF, Zarr or GRIB is"
+    for folder in path.parents:
+        if folder.is_dir():
+            break
+    else:
+        return DataError(f"{path} is not there. {known} expected.")
+    lost = path.relative_to(folder).parts[0]
+    there = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+    near = difflib.get_close_matches(lost, there, 3, 0.6)
+    near += [n for n in there if n not in near and Path(n).stem == Path(lost).stem]
+    where = "the current folder" if str(folder) == "." else str(folder)
+    if near:
+        found = f"Near it are {', '.join(str(folder / name) for name in near[:5])}."
+    elif there:
+        more = f" and {len(there) - 5} more" if len(there) > 5 else ""
+        found = f"In {where} are {', '.join(there[:5])}{more}."
+    else:
+        found = f"There is nothing in {where}."
+    return DataError(f"{path} is not there. {found} {known} expected.")
 
 
 def damaged(path: Path, kind: str, error: Exception) -> DataError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ipot.errors import DataError
 from ipot.formats.case import Case, CaseReader
 from ipot.formats.columns import MOST, Table, case_column, cases_of, is_told, table_of
 from ipot.formats.limits import BROKEN, check_memory, damaged, unwritable
+from ipot.formats.plain import plain_columns
 
 KEY = b"ipot"
 
@@ -27,15 +29,23 @@ def read_parquet(path: Path, *, lenient: bool = False) -> CaseReader:
         raise damaged(path, "a Parquet file", error) from error
 
 
-def write_parquet(path: Path, case: Case) -> None:
-    """A case as a table, whole or not at all."""
+def write_parquet(path: Path, cases: Sequence[Case], names: Sequence[str] | None = None) -> None:
+    """Cases as a table, whole or not at all.
+
+    One that has no name describes itself; others are told apart by a column of a plain table.
+    """
     pq = _pyarrow(path)
     import pyarrow as pa
 
-    columns, told = table_of(case, path)
+    told: dict[str, Any] = {}
+    if len(cases) == 1 and names is None and not cases[0].name:
+        columns, told = table_of(cases[0], path)
+    else:
+        columns = plain_columns(cases, names, path)
     try:
         table = pa.table({name: np.ascontiguousarray(a) for name, a in columns.items()})
-        table = table.replace_schema_metadata({KEY: json.dumps(told).encode()})
+        if told:
+            table = table.replace_schema_metadata({KEY: json.dumps(told).encode()})
         with files.atomic(path) as temporary:
             pq.write_table(table, temporary)
     except BROKEN as error:

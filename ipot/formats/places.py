@@ -46,7 +46,8 @@ def find_places(arrays: Mapping[str, Any], source: str) -> Places:
     """The places that arrays by name tell of."""
     name = whole_in(arrays)
     if name is not None:
-        return _whole(name, arrays[name], source)
+        others = [tuple(a.shape) for n, a in arrays.items() if n != name]
+        return _whole(name, arrays[name], others, source)
     axes = axes_in(arrays)
     others = [a.shape for n, a in arrays.items() if n not in axes]
     if not axes or not others:
@@ -70,7 +71,7 @@ def find_places(arrays: Mapping[str, Any], source: str) -> Places:
             return Places.alike(points, axes, shapes[0])
         if len(shapes[0]) == 2:
             each = np.stack(lines, axis=-1)
-            return Places(lambda i: each[i], shapes[0][1], cases=shapes[0][0], used=axes)
+            return _stacked(each, axes, others, source)
     said = ", ".join(f"{a} {shape}" for a, shape in zip(axes, shapes, strict=True))
     raise DataError(
         f"{source}: its coordinates {said} are neither those of single points nor the axes of "
@@ -78,7 +79,7 @@ def find_places(arrays: Mapping[str, Any], source: str) -> Places:
     )
 
 
-def _whole(name: str, array: Any, source: str) -> Places:
+def _whole(name: str, array: Any, others: list[tuple[int, ...]], source: str) -> Places:
     shape = tuple(array.shape)
     if len(shape) not in (1, 2, 3) or (len(shape) > 1 and not 0 < shape[-1] <= WIDEST):
         hint = " It looks transposed." if len(shape) > 1 and shape[-2] <= 3 < shape[-1] else ""
@@ -87,9 +88,34 @@ def _whole(name: str, array: Any, source: str) -> Places:
             f"{WIDEST} coordinates; got {shape}.{hint}"
         )
     if len(shape) == 3:
-        return Places(lambda i: native(array[i]), shape[1], cases=shape[0], used=(name,))
+        return _stacked(array, (name,), others, source)
     points = native(array[...]).reshape(shape[0], -1)
     return Places.alike(points, (name,))
+
+
+def _stacked(
+    array: Any, used: tuple[str, ...], others: list[tuple[int, ...]], source: str
+) -> Places:
+    """Places (A, B, D): B points in each of A cases, or a grid of A x B that all cases share.
+
+    Fields tell: (cases, A, B) are on a grid. Where there are as many cases as the grid has rows,
+    its coordinates do, unless its lines are curved.
+    """
+    form = tuple(array.shape[:2])
+    on_grid = [s for s in others if s[1:3] == form and len(s) in (3, 4)]
+    doubtful = [s for s in on_grid if s[:2] == form and len(s) == 3]
+    if not on_grid:
+        return Places(lambda i: native(array[i]), form[1], cases=form[0], used=used)
+    straight = array.shape[2] == 2 and _is_meshgrid([native(array[..., i]) for i in (0, 1)])
+    if len(doubtful) == len(on_grid) and not straight:
+        raise DataError(
+            f"{', '.join(used)} of {source} can be the places of {form[0]} cases or a grid of "
+            f"{form[0]} x {form[1]}, and fields are {doubtful[0]}, which fits both. For a grid "
+            "save points (N, D) and fields (cases, N), flat; for cases, fields (cases, N) for each "
+            "component."
+        )
+    points = native(array[...]).reshape(form[0] * form[1], -1)
+    return Places.alike(points, used, form)
 
 
 def _are_axes(lines: list[np.ndarray], others: list[tuple[int, ...]]) -> bool:
@@ -100,14 +126,27 @@ def _are_axes(lines: list[np.ndarray], others: list[tuple[int, ...]]) -> bool:
 
 
 def _grid(axes: tuple[str, ...], lines: list[np.ndarray], others, source: str) -> Places:
-    """A grid from its axes, in the order in which fields have them: (x, y) or (y, x)."""
-    for order in (range(len(axes)), range(len(axes))[::-1]):
-        grid = tuple(len(lines[a]) for a in order)
-        if any(_place(grid, shape) is not None for shape in others):
-            nodes = np.meshgrid(*(lines[a] for a in order), indexing="ij")
-            columns = [nodes[list(order).index(a)].ravel() for a in range(len(axes))]
-            points = np.stack(columns, axis=1)
-            return Places.alike(points, axes, grid)
+    """A grid from its axes, in the order in which fields have them: (x, y) or (y, x).
+
+    Of axes with 5 and 7 nodes, (5, 7, 5) has five components in the one order and is of five cases
+    in the other. So the order is taken that explains more arrays, and components are few.
+    """
+    orders = [list(range(len(axes))), list(range(len(axes)))[::-1]]
+    grids = [tuple(len(lines[a]) for a in order) for order in orders]
+    for widest in (WIDEST, max((max(s, default=0) for s in others), default=0)):
+        fits = [[s for s in others if _place(grid, s, widest) is not None] for grid in grids]
+        if any(fits):
+            break
+    if grids[0] != grids[1] and len(fits[0]) == len(fits[1]) > 0:
+        raise DataError(
+            f"{source}: fields of the shape {fits[0][0]} can be on a grid ({', '.join(axes)}) or "
+            f"({', '.join(reversed(axes))}). Save points (N, D) and fields (cases, N), flat."
+        )
+    best = int(len(fits[1]) > len(fits[0]))
+    if fits[best]:
+        nodes = np.meshgrid(*(lines[a] for a in orders[best]), indexing="ij")
+        columns = [nodes[orders[best].index(a)].ravel() for a in range(len(axes))]
+        return Places.alike(np.stack(columns, axis=1), axes, grids[best])
     sizes = ", ".join(f"{a} {len(line)}" for a, line in zip(axes, lines, strict=True))
     raise DataError(
         f"{source}: coordinates of different lengths ({sizes}) are the axes of a grid, and no "
@@ -115,11 +154,13 @@ def _grid(axes: tuple[str, ...], lines: list[np.ndarray], others, source: str) -
     )
 
 
-def _place(form: tuple[int, ...], shape: tuple[int, ...]) -> int | None:
-    """Where in a shape a form stands, with at most one axis before it and one behind."""
+def _place(form: tuple[int, ...], shape: tuple[int, ...], widest: int | None = None) -> int | None:
+    """Where in a shape a form stands, with at most one axis before it and one behind, of
+    components, of which there are not more than `widest`."""
     for start in (0, 1):
         left = len(shape) - start - len(form)
-        if tuple(shape[start : start + len(form)]) == form and left in (0, 1):
+        narrow = left == 0 or widest is None or shape[-1] <= widest
+        if tuple(shape[start : start + len(form)]) == form and left in (0, 1) and narrow:
             return start
     return None
 

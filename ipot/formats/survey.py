@@ -17,9 +17,9 @@ from ipot.formats.case import (
     Inventory,
     Trajectories,
     TrajectoryField,
-    Variable,
 )
 from ipot.formats.named import OWN
+from ipot.formats.suggest import fit_command, of_cases, of_trajectories
 from ipot.formats.tally import AT_ONCE, FIELD, PARAMETER, PLACES, Tally, span
 
 AT_MOST = 2**29
@@ -40,6 +40,7 @@ def _cases(path: str, cases: CaseReader) -> Inventory:
     counts: list[int] = []
     known: dict[bytes, str] = {}
     absent: dict[tuple[str, str], list[str]] = {}
+    places: set[bytes] = set()
     doubled, flat = 0, True
     for order, i in enumerate(chosen):
         case, name = cases[i], cases.names[i]
@@ -57,11 +58,12 @@ def _cases(path: str, cases: CaseReader) -> Inventory:
             absent[key].append(name)
         if len(case.points) <= AT_ONCE // 8:
             doubled += len(np.unique(case.points, axis=0)) < len(case.points)
+        places.add(hashlib.blake2b(np.ascontiguousarray(case.points).tobytes()).digest())
         mark = _digest(case)
         if mark in known and len(notes) < 50:
             notes.append(f"cases {known[mark]} and {name} are the same: remove one of them")
         known.setdefault(mark, name)
-    variables = []
+    variables, usable = [], []
     for (role, name), tally in tallies.items():
         widest = max(tally.widths)
         rows = f"{span(tally.sizes)} {tally.rows}" if role != PARAMETER else ""
@@ -73,6 +75,8 @@ def _cases(path: str, cases: CaseReader) -> Inventory:
         shown = f"{PARAMETER} (the same at all points of a case)" if as_parameter else role
         shape = " x ".join(p for p in parts if p)
         variables.append(tally.variable(name, shape, units.get(name, ""), shown))
+        if not absent[role, name] and tally.learnable and not name.startswith("-"):
+            usable.append(variables[-1])
         if not (role == PARAMETER and len(chosen) == 1):
             notes += tally.notes(name)
         if lost := absent[role, name]:
@@ -92,7 +96,7 @@ def _cases(path: str, cases: CaseReader) -> Inventory:
         points=(min(counts), max(counts)),
         variables=tuple(variables),
         notes=(*cases.notes, *notes),
-        suggestion=_suggestion(path, variables),
+        suggestion=of_cases(path, usable, cases=len(cases), moving=len(places) > 1),
     )
 
 
@@ -125,6 +129,7 @@ def _digest(case: Case) -> bytes:
 
 def _arrays(path: str, found: Arrays) -> Inventory:
     variables, notes = [], list(found.notes)
+    whole = True
     roles = {"points": PLACES, "queries": PLACES, "values": "input", "targets": "target"}
     for name in OWN:
         value = getattr(found, name)
@@ -141,6 +146,7 @@ def _arrays(path: str, found: Arrays) -> Inventory:
             shape = f"{len(listed)} cases x {shape}{more}"
         variables.append(tally.variable(name, shape, found.units.get(name, "")))
         notes += [n for n in tally.notes(name) if "components" not in n]
+        whole &= not tally.missing
     return Inventory(
         path=path,
         kind=found.kind,
@@ -148,7 +154,7 @@ def _arrays(path: str, found: Arrays) -> Inventory:
         points=_sizes(found),
         variables=tuple(variables),
         notes=tuple(notes),
-        suggestion=f"ipot fit {path} --out surrogate",
+        suggestion=fit_command(path) if whole and len(found) > 1 else "",
     )
 
 
@@ -176,6 +182,7 @@ def _trajectories(path: str, found: Trajectories) -> Inventory:
     clock.add(found.times)
     variables.append(clock.variable("time", f"{len(found.times)} times", ""))
     share = AT_MOST // max(1, len(found.fields))
+    whole = []
     for name, stored in found.fields.items():
         tally = Tally(FIELD)
         parts = _pieces(stored, share)
@@ -190,6 +197,8 @@ def _trajectories(path: str, found: Trajectories) -> Inventory:
         shape = f"{len(found)} trajectories x {over} x {grid}{width}"
         variables.append(tally.variable(name, shape, found.units.get(name, "")))
         notes += tally.notes(name)
+        if tally.learnable and not name.startswith("-"):
+            whole.append(name)
     for name, values in found.parameters.items():
         tally = Tally(PARAMETER)
         tally.add(values)
@@ -202,6 +211,7 @@ def _trajectories(path: str, found: Trajectories) -> Inventory:
         points=(nodes, nodes),
         variables=tuple(variables),
         notes=tuple(notes),
+        suggestion=of_trajectories(path, found, whole),
     )
 
 
@@ -214,15 +224,3 @@ def _pieces(stored: TrajectoryField, share: int) -> list[tuple[int, slice]]:
     stride = max(1, -(-count * steps // most))
     frames = range(0, count * steps, stride)
     return [(f // steps, slice(f % steps, f % steps + 1)) for f in frames]
-
-
-def _suggestion(path: str, variables: list[Variable]) -> str:
-    """A command, where there is little to choose."""
-    fields = [v.name for v in variables if v.role.startswith(FIELD)]
-    numbers = [v.name for v in variables if v.role.startswith(PARAMETER)]
-    if len(fields) == 2:
-        return f"ipot fit {path} --inputs {fields[0]} --targets {fields[1]} --out surrogate"
-    if len(fields) == 1 and numbers:
-        given = " ".join(numbers)
-        return f"ipot fit {path} --parameters {given} --targets {fields[0]} --out surrogate"
-    return ""

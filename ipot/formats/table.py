@@ -1,14 +1,13 @@
 """Tables of points as text: CSV with commas, semicolons or tabs between the columns.
 
-The first line names the columns. Lines that begin with # are comments; the first of ours describes
-a case that we wrote. Every refusal names the line.
+The first line names the columns. Lines that begin with # are comments. Every refusal names the
+line.
 """
 
 from __future__ import annotations
 
 import csv
 import itertools
-import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,14 +17,13 @@ import numpy as np
 
 from ipot.errors import DataError
 from ipot.formats.case import CaseReader
-from ipot.formats.columns import MOST, Table, case_column, cases_of, is_told
+from ipot.formats.columns import MOST, Table, case_column, cases_of
 from ipot.formats.limits import BROKEN, check_memory, damaged
 
 LONGEST = 2**22
 """Characters of a line."""
 AT_ONCE = 50_000
 """Rows that are converted together."""
-MARK = "# ipot: "
 SEPARATORS = (",", ";", "\t")
 ABSENT = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "--", "?"))
 
@@ -54,24 +52,18 @@ class _Reader:
         """All of it."""
         rows = self.rows()
         header, first = self.header(rows)
-        told = self.description(header)
-        if not told:
-            header = [name.strip() for name in header]
-        self.check_header(header, bool(told))
-        cases = None if told else case_column(header)
-        kinds = [
-            None if name == cases else np.dtype(told["dtypes"][name] if told else "float64")
-            for name in header
-        ]
+        header = [name.strip() for name in header]
+        self.check_header(header)
+        cases = case_column(header)
         pieces: list[list[Any]] = [[] for _ in header]
         labels: list[str] = []
         held = 0
         for lines, cells in self.chunks(rows, first, len(header)):
             for i, column in enumerate(zip(*cells, strict=True)):
-                if (kind := kinds[i]) is None:
+                if header[i] == cases:
                     labels += [self.label(cell, n) for cell, n in zip(column, lines, strict=True)]
                     continue
-                pieces[i].append(self.numbers(header[i], column, lines, kind))
+                pieces[i].append(self.numbers(header[i], column, lines))
                 held += pieces[i][-1].nbytes
             check_memory(str(self.path), 2 * held)
         columns = {
@@ -84,7 +76,7 @@ class _Reader:
             "remove these rows."
             for name, lines in self.missing.items()
         ]
-        return Table(columns, labels if cases else None, cases, told, tuple(notes))
+        return Table(columns, labels if cases else None, cases, {}, tuple(notes))
 
     def rows(self) -> Iterator[list[str]]:
         """Rows of cells."""
@@ -124,7 +116,7 @@ class _Reader:
         if not all(_is_number(cell) for cell in first):
             return first, None
         # As numpy.savetxt writes a header.
-        names = next((c for c in reversed(self.comments) if not c.startswith(MARK)), "")
+        names = next(reversed(self.comments), "")
         cells = next(csv.reader([names.lstrip("# ")], delimiter=self.separator), [])
         if len(cells) == len(first) and not all(_is_number(cell) for cell in cells):
             return cells, first
@@ -133,7 +125,7 @@ class _Reader:
             f"{len(first)} columns is needed, like x,y,pressure"
         )
 
-    def check_header(self, header: list[str], told: bool) -> None:
+    def check_header(self, header: list[str]) -> None:
         """Refuse names that are missing or there twice."""
         if len(header) > MOST:
             raise DataError(
@@ -142,25 +134,11 @@ class _Reader:
             )
         seen: set[str] = set()
         for i, name in enumerate(header):
-            if not name and not told:
+            if not name:
                 raise DataError(f"{self.path}: column {i + 1} has no name in its first line")
             if name in seen:
                 raise DataError(f"{self.path}: two columns are called {name!r}: rename one")
             seen.add(name)
-
-    def description(self, header: list[str]) -> dict[str, Any]:
-        """What we wrote about the case, where it still belongs to the table."""
-        for comment in self.comments:
-            if comment.startswith(MARK):
-                try:
-                    told = json.loads(comment.removeprefix(MARK))
-                except (ValueError, RecursionError):
-                    return {}
-                sound = is_told(told, header) and all(
-                    str(told["dtypes"].get(name)) in _DTYPES for name in header
-                )
-                return told if sound else {}
-        return {}
 
     def chunks(
         self, rows: Iterator[list[str]], first: list[str] | None, width: int
@@ -180,16 +158,13 @@ class _Reader:
         if cells:
             yield lines, cells
 
-    def numbers(
-        self, name: str, column: Sequence[str], lines: list[int], dtype: np.dtype
-    ) -> np.ndarray:
+    def numbers(self, name: str, column: Sequence[str], lines: list[int]) -> np.ndarray:
         """A piece of a column; what is no number is refused by its line."""
-        kind = int if dtype.kind in "iub" else float
         try:
-            found = np.fromiter(map(kind, column), dtype, len(column))
-            if dtype.kind != "f" or np.isfinite(found).all():
+            found = np.fromiter(map(float, column), np.float64, len(column))
+            if np.isfinite(found).all():
                 return found
-        except (ValueError, OverflowError):
+        except ValueError:
             pass
         return np.fromiter(
             (self.number(name, c, n) for c, n in zip(column, lines, strict=True)),
@@ -226,17 +201,6 @@ class _Reader:
         if not cell.strip():
             raise DataError(f"{self.path}: line {line} does not say which case it belongs to")
         return cell.strip()
-
-
-_DTYPES = frozenset(
-    (
-        "bool",
-        "float16",
-        "float32",
-        "float64",
-        *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)),
-    )
-)
 
 
 def _is_number(cell: str) -> bool:

@@ -1,9 +1,9 @@
-"""A case written as a table of text, in digits that read back as the same numbers."""
+"""Cases written as a plain table of text, in digits that read back as the same numbers."""
 
 from __future__ import annotations
 
 import csv
-import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,24 +11,22 @@ import numpy as np
 from ipot import files
 from ipot.errors import DataError
 from ipot.formats.case import Case
-from ipot.formats.columns import table_of
 from ipot.formats.limits import unwritable
-from ipot.formats.table import LONGEST, MARK
+from ipot.formats.plain import plain_columns
+from ipot.formats.table import LONGEST
 
 
-def write_csv(path: Path, case: Case) -> None:
-    """A case as a table, whole or not at all, in digits that read back as the same numbers."""
-    columns, told = table_of(case, path)
-    texts = [_texts(path, name, array) for name, array in columns.items()]
-    mark = f"{MARK}{json.dumps(told)}\n"
-    if len(mark) >= LONGEST:
+def write_csv(path: Path, cases: Sequence[Case], names: Sequence[str] | None = None) -> None:
+    """Cases as a table, whole or not at all: a header and rows, and no line besides."""
+    columns = plain_columns(cases, names, path)
+    if sum(map(len, columns)) + 3 * len(columns) >= LONGEST:
         raise DataError(f"{path}: its names are too long for a table; write .h5 or .npz")
+    texts = [_texts(array) for array in columns.values()]
     try:
         with (
             files.atomic(path) as temporary,
             temporary.open("w", encoding="utf-8", errors="surrogatepass", newline="") as file,
         ):
-            file.write(mark)
             writer = csv.writer(
                 file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", lineterminator="\n"
             )
@@ -38,15 +36,12 @@ def write_csv(path: Path, case: Case) -> None:
         raise unwritable(path, error) from error
 
 
-def _texts(path: Path, name: str, array: np.ndarray) -> list[str]:
-    """The shortest digits that read back as the same numbers."""
+def _texts(array: np.ndarray) -> list[str]:
+    """The shortest digits that read back as the same numbers; text as it is."""
+    if array.dtype.kind == "O":
+        return array.tolist()
     if array.dtype.kind != "f":
         return [str(int(v)) for v in array.tolist()]
-    if not np.isfinite(array).all():
-        raise DataError(
-            f"{path}: {name} holds values that are not finite, which a table cannot hold. Remove "
-            "these points, or write .h5 or .npz."
-        )
     if array.dtype.itemsize < 8:
         short = [str(v) for v in array]
         # Read as a double and then rounded: in rare cases that is the neighbour.

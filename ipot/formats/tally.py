@@ -54,6 +54,12 @@ class Tally:
                     self.total += float(finite.sum(dtype=np.float64))
                 self.count += finite.size
 
+    @property
+    def learnable(self) -> bool:
+        """Whether it differs somewhere, is there everywhere, and as wide in all cases."""
+        wide = len(self.sizes if self.role == PARAMETER else self.widths) == 1
+        return wide and not self.missing and self.low < self.high
+
     def variable(self, name: str, shape: str, units: str, role: str | None = None) -> Variable:
         """As it is shown."""
         return Variable(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ipot.kernels import rows_backward, rows_forward
+from ipot.kernels import rows_backward, rows_forward, rows_many
 from ipot.kernels.rows_layout import (
     Launch,
+    by_library,
     check_finish,
     check_projection,
     depth,
@@ -99,6 +100,10 @@ def finish_back(
     hidden = check_finish(x, o, packed, weights)
     x, o, packed, weights, grad = (t.contiguous() for t in (x, o, packed, weights, grad))
     (rows, inner), (again, width) = o.shape, x.shape
+    if by_library(width, rows):
+        columns = _sizes(tuning(width, rows).finish, width, hidden, inner)["COLUMNS"]
+        dx, do, gradient = rows_many.finish_back(x, o, packed, weights, grad, hidden, columns)
+        return _once(dx, again), do, gradient
     how = tuning(width, rows)
     blocks = pieces(rows, how.finish_back.rows)
     dx, do = x.new_empty((rows, width)), torch.empty_like(o)
@@ -111,9 +116,12 @@ def finish_back(
         )
         shares = _products(how.products, dgates, normed, grad, units, dx, o)
         gradient = _fold(shares, sums, packed)
-    if again < rows:
-        dx = dx.view(-1, again, width).sum(0)
-    return dx, do, gradient
+    return _once(dx, again), do, gradient
+
+
+def _once(dx: Tensor, again: int) -> Tensor:
+    """The gradients of rows that served again and again, added up."""
+    return dx if again == len(dx) else dx.view(-1, again, dx.shape[1]).sum(0)
 
 
 def _sizes(how: Launch, width: int, hidden: int, inner: int) -> dict[str, int]:

@@ -48,11 +48,17 @@ def asked_places(series: Series, on: Any = None, frames: Frames | None = None) -
     return assemble(columns, dims, data, "on")
 
 
-def to_xarray(series: Series, prediction: np.ndarray, places: Places, last: Any = None) -> Any:
+def to_xarray(
+    series: Series,
+    prediction: np.ndarray,
+    places: Places,
+    last: Any = None,
+    labels: list[Any] | None = None,
+) -> Any:
     """A prediction (T, M, K) as a data array, or as a data set where there are several targets.
 
-    Several of them (S, T, M, K) go along the dimension of samples, of which `last` are then the
-    labels where there is no time. Places without values are NaN.
+    Several of them (S, T, M, K) go along the dimension of samples, with these labels; where there
+    is no time, `last` are the labels. Places without values are NaN.
     """
     xr, prediction = xarray(), np.asarray(prediction, dtype=np.float32)
     if prediction.ndim not in (3, 4):
@@ -74,6 +80,8 @@ def to_xarray(series: Series, prediction: np.ndarray, places: Places, last: Any 
     dims = ([sample] if several else []) + [time] + list(places.dims)
     if several and series.clock is None and last is not None:
         coordinates[sample] = (sample, np.asarray(last))
+    elif several and labels is not None and all(label is not None for label in labels):
+        coordinates[sample] = (sample, np.asarray(labels))
     if series.clock is None:
         whole = whole.squeeze(len(dims) - len(places.dims) - 1)
         dims.remove(time)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,15 @@ class Frames:
     """The time of the last frame, or the label of the sample where there is no time."""
     places: Places | None
     """Where the inputs are, those without values included."""
+    label: Any = None
+    """What the sample is called in its dimension, where it has names."""
 
 
 def to_batch(series: Series, frames: Any) -> list[Frames]:
     """The latest frames of labelled arrays as a model takes them, for every sample there is."""
     data = _known(series, as_dataset(frames, "frames"))
+    if series.clock is not None and series.clock.kind == "duration":
+        data = data.drop_vars("valid_time", errors="ignore")  # steps are what was counted
     names = (*series.inputs, *series.scalars, *series.static)
     time = _time_of(data, series)
     sample = series.sample if series.sample in data.dims else None
@@ -47,13 +51,14 @@ def to_batch(series: Series, frames: Any) -> list[Frames]:
     _refuse_places(series, side)
     numbers, last = _latest(series, side)
     members = np.arange(side.members)
+    named = sample is not None and sample in data.coords
+    labels = list(data[sample].values) if named else [None] * side.members
     if series.clock is not None:
         numbers = members[:, None] * len(side.axis.times if side.axis else ()) + numbers
         lasts = [last] * side.members
     else:
         numbers = members[:, None]
-        labelled = sample is not None and sample in data.coords
-        lasts = list(data[sample].values) if labelled else list(members)
+        lasts = labels if named else list(members)
     values, scalars, moving, still = input_jobs(side, numbers, members)
     read_jobs([*moving, *still])
     if series.season and series.clock is not None:
@@ -61,10 +66,12 @@ def to_batch(series: Series, frames: Any) -> list[Frames]:
         beside = np.stack([np.cos(angle), np.sin(angle)], 1)
         scalars = np.concatenate([scalars, np.repeat(beside, len(scalars), 0)], 1)
     points = None if side.places is None else side.places.points(series.west)
-    return [
-        _one(points, v, s.astype(np.float32), label, side.places, len(series.target_columns))
-        for v, s, label in zip(values, scalars, lasts, strict=True)
+    width = len(series.target_columns)
+    found = [
+        _one(points, v, s.astype(np.float32), last, side.places, width)
+        for v, s, last in zip(values, scalars, lasts, strict=True)
     ]
+    return [replace(f, label=label) for f, label in zip(found, labels, strict=True)]
 
 
 def _known(series: Series, data: Any) -> Any:

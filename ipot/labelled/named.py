@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from ipot.errors import DataError
+from ipot.labelled.arguments import listed
 from ipot.labelled.frames import VERSIONS, Field
-from ipot.labelled.places import MEMBERS, SAMPLES, TIMES, role_named, role_of
+from ipot.labelled.places import MEMBERS, SAMPLES, STEPS, TIMES, role_named, role_of
 from ipot.labelled.windows import Axis
 
 
@@ -55,7 +56,7 @@ def names_of(argument: str, names: str | Sequence[str] | None, data: Any) -> tup
                 f"{argument} must name variables; there are {', '.join(have) or 'none'}"
             )
         return (have[0],)
-    names = (names,) if isinstance(names, str) else tuple(str(n) for n in names)
+    names = listed(argument, names)
     if len(set(names)) != len(names):
         raise DataError(f"{argument} names a variable twice: {', '.join(names)}")
     for name in names:
@@ -66,23 +67,60 @@ def names_of(argument: str, names: str | Sequence[str] | None, data: Any) -> tup
     return names
 
 
-def find_time(arrays: Sequence[Any], told: str | None) -> str | None:
-    """The dimension of time, if there is one."""
-    dims = list(dict.fromkeys(str(d) for a in arrays for d in a.dims))
+def find_frames(
+    arrays: Sequence[Any], time: str | None = None, sample: str | None = None
+) -> tuple[str | None, str | None]:
+    """The dimensions of time and of samples; of forecasts, how far they go and when they begin."""
+    begun = find_forecasts(arrays) if sample is None else None
+    if begun is not None and time in (None, begun[0]):
+        if more := find_sample(arrays, begun[1], None):
+            raise DataError(
+                f"forecasts begin along {begun[1]}, go along {begun[0]} and come in several along "
+                f"{more}: one dimension too many. Select in Python, like ds.isel({more}=0), and "
+                "fit or save that."
+            )
+        return begun
+    time = find_time(arrays, time, sample)
+    return time, find_sample(arrays, time, sample)
+
+
+def find_forecasts(arrays: Sequence[Any]) -> tuple[str, str] | None:
+    """The steps of forecasts and their beginnings, where fields go along both."""
+    steps, dates = set(), set()
+    for array in arrays:
+        for dim in (str(d) for d in array.dims if array.sizes[d] > 1):
+            if is_steps(array, dim):
+                steps.add(dim)
+            elif dim in array.coords and array[dim].dtype.kind == "M":
+                dates.add(dim)
+    return (steps.pop(), dates.pop()) if len(steps) == len(dates) == 1 else None
+
+
+def is_steps(array: Any, dim: str) -> bool:
+    """Whether a dimension counts time from the beginning of a forecast."""
+    return dim.lower() in STEPS or (dim in array.coords and array[dim].dtype.kind == "m")
+
+
+def find_time(
+    arrays: Sequence[Any], told: str | None = None, taken: str | None = None
+) -> str | None:
+    """The dimension of time, if there is one besides that which is taken for samples."""
+    dims = list(dict.fromkeys(str(d) for a in arrays for d in a.dims if str(d) != taken))
     if told is not None:
         if told not in dims:
             raise DataError(f"time={told!r} is no dimension; there are {', '.join(dims)}")
         return told
     found = [d for d in dims if d.lower() in TIMES]
     for array in arrays:
-        for dim in map(str, array.dims):
+        for dim in (d for d in map(str, array.dims) if d in dims):
             if dim not in found and dim in array.coords and role_of(array[dim]) == "time":
                 found.append(dim)
     several = [d for d in found if any(a.sizes.get(d, 1) > 1 for a in arrays)]
     if len(several) > 1:
         raise DataError(
-            f"time goes along several dimensions: {', '.join(several)}. Select one place of all "
-            f"but one (ds.isel({several[-1]}=0)), or say which is meant with time=."
+            f"time goes along several dimensions: {', '.join(several)}. Keep one: in Python select "
+            f"with ds.isel({several[-1]}=0) and fit or save that, or name with time= the one in "
+            "which frames follow one another and with sample= the one that tells samples apart."
         )
     return (several or found or [None])[0]
 

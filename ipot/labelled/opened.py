@@ -1,29 +1,24 @@
-"""Files of fields with named dimensions: opened as one data set, and what is in them."""
+"""Files of fields with named dimensions, opened as one data set."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ipot.data import gridded
 from ipot.errors import DataError
-from ipot.formats.case import Inventory, Variable
-from ipot.labelled.clock import find_clock, in_order, kind_of
-from ipot.labelled.columns import find_columns
-from ipot.labelled.frames import VERSIONS, Field
-from ipot.labelled.named import as_field, axis_of, find_sample, find_time, xarray
-from ipot.labelled.places import role_of
+from ipot.formats.kinds import LABELLED
+from ipot.formats.kinds import kind_of as file_kind
+from ipot.formats.limits import nothing_at
+from ipot.labelled.named import (
+    find_forecasts,
+    find_time,
+    is_steps,
+    xarray,
+)
 
-WHOLE = 64 << 20
-"""Bytes of a variable up to which all of it is looked at."""
-LOOKED_AT = 16
-"""Frames of a larger one that are."""
 TOO_LARGE = 1 << 30
 """Bytes of several files that are put together in memory, without dask."""
 
@@ -34,7 +29,7 @@ def open_series(where: Path | str) -> Any:
     Several files are put together along time, or where they have other variables side by side;
     larger ones need dask, which keeps that lazy.
     """
-    xr, paths = xarray(), gridded.find(Path(where))
+    xr, paths = xarray(), files_of(Path(where))
     parts = [_open(path) for path in paths]
     if len(parts) == 1:
         return parts[0]
@@ -60,46 +55,20 @@ def open_series(where: Path | str) -> Any:
         ) from error
 
 
-def inspect_series(where: Path | str) -> Inventory:
-    """What is in the files: variables, dimensions, ranges, gaps in time, missing values."""
-    data = open_series(where)
-    paths = gridded.find(Path(where))
-    numeric = [n for n, a in data.data_vars.items() if a.dtype.kind in "fiub" and a.dims]
-    arrays = [data[n] for n in numeric]
-    time = find_time(arrays, None) if arrays else None
-    sample = find_sample(arrays, time, None) if arrays else None
-    variables, notes, sizes, good = [], [], [], []
-    for name in data.coords:
-        variables.append(_coordinate(data[name]))
-    for name in data.data_vars:
-        if name not in numeric:
-            variables.append(_plain(data[name], "left alone"))
-            continue
-        field = as_field(str(name), data[name], time, sample)
-        if not field.space:
-            variables.append(_plain(data[name], "parameter" if field.frame else "left alone"))
-            continue
-        found, note = _looked_at(field, data[name])
-        variables.append(found)
-        notes += note
-        sizes.append(field.points)
-        if field.frame and found.low is not None:
-            good.append((str(name), field))
-    if time is not None and good:
-        notes = [*_times(data, good[0][1]), *notes]
-    if good:
-        notes += _where(good[0][1], time, sample)
-    first = good[0][1] if good else None
-    return Inventory(
-        path=str(where),
-        kind=" and ".join(sorted({gridded.kind_of(p) for p in paths}))
-        + (f", {len(paths)} files" if len(paths) > 1 else ""),
-        cases=first.frames if first is not None else 1,
-        points=(min(sizes), max(sizes)) if sizes else None,
-        variables=tuple(variables),
-        notes=tuple(notes),
-        suggestion=_suggestion(where, [n for n, _ in good], time),
-    )
+def files_of(where: Path) -> list[Path]:
+    """The files that a path, a folder or a pattern stands for."""
+    if where.exists():
+        return gridded.find(where)
+    if not any(mark in str(where) for mark in "*?["):
+        raise nothing_at(where)
+    paths = gridded.find(where)
+    for path in paths:
+        if (kind := file_kind(path)) not in (*LABELLED, "hdf5"):
+            raise DataError(
+                f"{where}: a pattern stands for files of netCDF, GRIB or Zarr, and {path} is of "
+                f"the kind {kind}. Give the folder {path.parent}, with one case in each file."
+            )
+    return paths
 
 
 def _open(path: Path) -> Any:
@@ -122,7 +91,14 @@ def _along_time(xr: Any, parts: list[Any]) -> Any:
     if len(parts) == 1:
         return parts[0]
     arrays = [a for a in parts[0].data_vars.values() if a.dtype.kind in "fiub"]
-    time = find_time(arrays, None)
+    forecasts = find_forecasts(arrays)
+    time = forecasts[1] if forecasts else find_time(arrays)
+    begun = all("time" in p.coords and p["time"].size == 1 for p in parts)
+    if time is not None and time != "time" and begun and is_steps(parts[0], time):
+        # A forecast in each file: they differ in when they begin. What a step is valid for, too.
+        time = "time"
+        parts = [p.drop_vars("valid_time", errors="ignore") for p in parts]
+        parts = [p if time in p.dims else p.expand_dims(time) for p in parts]
     if time is None:
         alone = [n for n in ("valid_time", "time") if all(n in p.coords for p in parts)]
         if not alone:
@@ -132,116 +108,4 @@ def _along_time(xr: Any, parts: list[Any]) -> Any:
     parts = sorted(parts, key=lambda p: p[time].values.min())
     return xr.concat(
         parts, dim=time, data_vars="minimal", coords="minimal", compat="override", join="exact"
-    )
-
-
-def _looked_at(field: Field, array: Any) -> tuple[Variable, list[str]]:
-    """A variable with its range, of some frames where there are many."""
-    members = array.sizes[field.member] if field.member else 1
-    count, notes = field.frames * members, []
-    wanted = np.arange(count)
-    if array.nbytes > WHOLE and count > LOOKED_AT:
-        wanted = np.unique(np.linspace(0, count - 1, LOOKED_AT).round().astype(int))
-        notes.append(f"{field.name}: ranges are those of {len(wanted)} of {count} frames")
-    low, high, total, number, missing = np.inf, -np.inf, 0.0, 0, 0
-    for _, frame in field.read(wanted):
-        finite = frame[np.isfinite(frame)]
-        missing += frame.size - finite.size
-        if finite.size:
-            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
-            total, number = total + float(finite.sum(dtype=np.float64)), number + finite.size
-    seen = len(wanted) * field.points
-    if missing == seen:
-        notes.append(f"{field.name} has no value at all in what was looked at: leave it out")
-    elif missing:
-        notes.append(
-            f"{field.name}: {100 * missing / seen:.2g} % of values are missing (NaN); such places "
-            "are left out"
-        )
-    elif low == high:
-        notes.append(f"{field.name} is {low:g} everywhere: there is nothing to learn from it")
-    found = _plain(array, "input or target" if field.frame else "static input")
-    found = replace(found, missing=missing)
-    if number:
-        found = replace(found, low=low, high=high, mean=total / number)
-    return found, notes
-
-
-def _plain(array: Any, role: str) -> Variable:
-    shape = " x ".join(f"{n} {d}" for d, n in array.sizes.items()) or "one value"
-    units = str(array.attrs.get("units", ""))
-    return Variable(
-        name=str(array.name), role=role, shape=shape, dtype=str(array.dtype), units=units
-    )
-
-
-def _coordinate(array: Any) -> Variable:
-    role = role_of(array)
-    known = {"time": "time", None: "left alone"}.get(role, "places")
-    found = _plain(array, known)
-    if known != "places" or array.size > WHOLE // 8 or not array.size:
-        return found
-    values = np.asarray(array.values, dtype=np.float64)
-    missing = int((~np.isfinite(values)).sum())
-    if missing == values.size:
-        return replace(found, missing=missing)
-    low, high, mean = np.nanmin(values), np.nanmax(values), np.nanmean(values)
-    return replace(found, low=float(low), high=float(high), mean=float(mean), missing=missing)
-
-
-def _times(data: Any, field: Field) -> list[str]:
-    """From when to when, how far apart, and what is wrong with that."""
-    axis = axis_of(data, field)
-    if not axis.dated:
-        return [f"{axis.name} has no coordinate: frames are counted"]
-    try:
-        kind_of(axis.times, axis.name)
-        times = axis.times[in_order(axis.times, axis.name)]
-        clock = find_clock(times, axis.name)
-    except DataError as error:
-        return [str(error)]
-    said = f"{axis.name}: {len(times)} frames from {_stamp(times[0])} to {_stamp(times[-1])}"
-    if len(times) < 2:
-        return [said]
-    notes = [f"{said}, {clock} apart"]
-    steps = np.rint(clock.count(times, times[0])).astype(int)
-    gaps = np.flatnonzero(np.diff(steps) > 1)
-    if len(gaps):
-        lost = int(steps[-1]) + 1 - len(times)
-        notes.append(
-            f"{axis.name} has {len(gaps)} gaps ({lost} frames missing), the first after "
-            f"{_stamp(times[gaps[0]])}: windows do not reach across them"
-        )
-    if not np.array_equal(times, axis.times):
-        notes.append(f"{axis.name} is not in order; it will be sorted")
-    return notes
-
-
-def _where(field: Field, time: str | None, sample: str | None) -> list[str]:
-    try:
-        columns = find_columns(
-            field.array, [d for d in (time, sample, VERSIONS) if d], None, field.name
-        )
-    except DataError as error:
-        return [str(error)]
-    bare = [str(c.name) for c in columns if str(c.name) not in field.array.coords]
-    if bare:
-        return [f"{', '.join(bare)} has no coordinates: places are counted from 0"]
-    return []
-
-
-def _stamp(time: Any) -> str:
-    return str(time).removesuffix(".000000000").replace("T", " ")
-
-
-def _suggestion(where: Path | str, names: list[str], time: str | None) -> str:
-    if not names:
-        return ""
-    path = shlex.quote(str(where))
-    if time is None:
-        target = names[-1]
-        inputs = " ".join(n for n in names if n != target) or target
-        return f"ipot fit {path} --inputs {inputs} --targets {target} --out model"
-    return (
-        f"ipot fit {path} --inputs {names[0]} --targets {names[0]} --history 4 --lead 4 --out model"
     )

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 TIMES = ("time", "valid_time", "date", "datetime", "t")
+STEPS = ("step", "lead_time", "leadtime", "prediction_timedelta", "forecast_period")
+"""How far a forecast goes from its beginning."""
 SAMPLES = ("sample", "case", "run", "trajectory", "simulation", "batch")
 MEMBERS = ("member", "number", "ensemble", "realization")
 _NAMES = {

@@ -14,6 +14,7 @@ import numpy as np
 from ipot.data.own import Dataset
 from ipot.errors import DataError
 from ipot.labelled import clock as clocks
+from ipot.labelled.arguments import bytes_of, listed, refuse_dimensions, whole, yes_or_no
 from ipot.labelled.frames import PIECE, Field, free_memory
 from ipot.labelled.joined import Arrays, join
 from ipot.labelled.named import as_dataset, names_of
@@ -35,12 +36,12 @@ def from_xarray(
     every: int = 1,
     stride: int = 1,
     static: str | Sequence[str] = (),
-    space: Sequence[str] | None = None,
+    space: str | Sequence[str] | None = None,
     time: str | None = None,
     sample: str | None = None,
     season: bool = False,
     max_samples: int | None = None,
-    memory: int | None = None,
+    memory: int | float | str | None = None,
     name: str = "own data",
 ) -> tuple[Dataset, Series]:
     """Samples from fields with named dimensions, and the description that goes with the model.
@@ -51,29 +52,36 @@ def from_xarray(
                      time of the last input
     every, stride    steps of the file between frames, and frames between windows
     season           adds the time of the year of the last input frame to the parameters
-    space, time, sample   names of coordinates and dimensions, where they are not found
-    memory           bytes that samples may take, a quarter of what is free unless said; windows are
-                     thinned out evenly to what fits
+    space, time, sample   names of coordinates and dimensions, where they are not found; with
+                     sample="time" every time is a sample of its own
+    memory           bytes that samples may take, like 2e9 or "2GB"; a quarter of what is free
+                     unless said; windows are thinned out evenly to what fits
 
     Values that are not finite are missing: places that never have any are left out, others in the
     samples in which they miss one, and windows that are left with nothing. `Series.notes` says how
     many.
     """
-    _refuse_counts(history=history, every=every, stride=stride, max_samples=max_samples)
-    if lead < 0:
-        raise DataError(f"lead must be at least 0, got {lead}")
+    history, lead = whole("history", history), whole("lead", lead, 0)
+    every, stride = whole("every", every), whole("stride", stride)
+    max_samples = None if max_samples is None else whole("max_samples", max_samples)
+    season = yes_or_no("season", season)
+    limit = free_memory() // 4 if memory is None else bytes_of("memory", memory)
+    space = None if space is None else listed("space", space)
+    refuse_dimensions(time, sample)
     source = as_dataset(source, "source")
     other = source if target_source is None else as_dataset(target_source, "target_source")
-    listed = names_of("static", static, source) if static else ()
+    fixed = names_of("static", static, source) if static else ()
     given = side_of(
-        source, names_of("inputs", inputs, source) + listed, "inputs", time, sample, space
+        source, names_of("inputs", inputs, source) + fixed, "inputs", time, sample, space
     )
     alone = other is source
     told = side_of(
         other,
         names_of("targets", targets, other),
         "targets",
-        *((time, sample, space) if alone else (None, None, None)),
+        time if alone or time in other.dims else None,
+        sample if alone or sample in other.dims else None,
+        space if alone else None,
     )
     _refuse_sides(given, told)
     assert told.places is not None  # targets without places were refused
@@ -95,7 +103,7 @@ def from_xarray(
             members=given.members,
             **sizes,
         )
-    windows, notes, piece = _fitting(windows, given, told, history, max_samples, memory)
+    windows, notes, piece = _fitting(windows, given, told, history, max_samples, limit)
     arrays = _read(given, told, windows, piece)
     if season and clock is not None:
         angle = clocks.season(windows.last, clock.kind)
@@ -130,12 +138,10 @@ def _fitting(
     told: Side,
     history: int,
     max_samples: int | None,
-    memory: int | None,
+    limit: int,
 ) -> tuple[Windows, list[str], int]:
     """As many windows as were asked for and as memory holds; what was left out; bytes to read."""
-    notes, limit = list(windows.notes), free_memory() // 4 if memory is None else int(memory)
-    if limit < 1:
-        raise DataError(f"memory must be a number of bytes, got {memory}")
+    notes = list(windows.notes)
     if max_samples is not None and len(windows) > max_samples:
         notes.append(
             f"{max_samples} of {len(windows)} windows are used, evenly spread (max_samples)"
@@ -184,12 +190,6 @@ def _refuse_sides(given: Side, told: Side) -> None:
             f"inputs have {given.members} samples and targets {told.members}: align them first "
             "(xarray.align)"
         )
-
-
-def _refuse_counts(**counts: int | None) -> None:
-    for name, count in counts.items():
-        if count is not None and count < 1:
-            raise DataError(f"{name} must be at least 1, got {count}")
 
 
 def _attributes(field: Field) -> dict[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 from ipot.errors import DataError
 from ipot.labelled.columns import assemble, find_columns
 from ipot.labelled.frames import PIECE, Field, fill
-from ipot.labelled.named import as_field, axis_of, find_sample, find_time
+from ipot.labelled.named import as_field, axis_of, find_frames
 from ipot.labelled.places import Places
 from ipot.labelled.windows import Axis
 
@@ -43,8 +43,7 @@ def side_of(
 ) -> Side:
     """Find out what the dimensions of some variables are, and refuse those that do not fit."""
     arrays = [data[name] for name in names]
-    time = find_time(arrays, time)
-    sample = find_sample(arrays, time, sample)
+    time, sample = find_frames(arrays, time, sample)
     if time is None and sample is None:
         dims = ", ".join(dict.fromkeys(str(d) for a in arrays for d in a.dims))
         raise DataError(

@@ -20,9 +20,10 @@ STREAMED_IN_TRAINING = 1 << 21
 """The same where gradients are wanted, and every chunk is made twice."""
 ROWS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 17}
 """Rows of a chunk: on a CPU what stays in its caches, on a GPU what keeps it busy."""
-ROWS_BY_KERNEL = (1 << 19, 1 << 21)
+ROWS_BY_KERNEL = (1 << 19, 1 << 21, 1 << 22)
 """The same where our kernels do it, which hold a chunk's keys and values and nothing else. More
-where there are many in all: a GPU must take longer for a chunk than its host for launching it."""
+where there are many in all: a GPU must take longer for a chunk than its host for launching it,
+which is the case from four million on. Fewer are replayed (`evaluation/replay.py`)."""
 SCORES_AT_ONCE = 1 << 24
 """Scores of a chunk (samples times heads times queries times keys), of which the plain formula
 holds a few copies: 64 MiB each in float32."""
@@ -82,7 +83,9 @@ def streams(rows: int, device: torch.device | None = None) -> bool:
 
 def rows_by_kernel(count: int) -> int:
     """Rows of a chunk of so many, where our kernels do it."""
-    few, many = ROWS_BY_KERNEL
+    few, many, most = ROWS_BY_KERNEL
+    if count > 8 * most:
+        return most
     return many if count > 2 * many else few
 
 

@@ -22,6 +22,9 @@ from ipot.nn import blockwise
 from ipot.nn.chunks import Chunks
 from ipot.nn.paths import path_of
 
+JOINED_AT_ONCE = 32
+"""Chunks whose answers are kept before they become one."""
+
 
 @torch.compiler.disable
 def attend_chunks(
@@ -106,34 +109,37 @@ def gradients(
 
 
 class _Running:
-    """The sums over the chunks so far, relative to the largest logarithm among them.
+    """The answers of the chunks so far, and the logarithms of their sums.
 
-    They are small, and in float64: what thousands of chunks add is not lost to rounding.
+    Several chunks are joined at a time, since a GPU takes longer to start a small operation than to
+    do it. What is joined is in float64: what thousands of chunks add is not lost to rounding.
     """
 
     def __init__(self, heads: int) -> None:
         self.heads = heads
-        self.top: Tensor | None = None
-        self.total: Any = 0.0
-        self.sum: Any = 0.0
+        self.parts: list[tuple[Tensor, Tensor]] = []
 
     def add(self, out: Tensor, lse: Tensor) -> None:
         """Take in a chunk."""
-        out, lse = _split(out, self.heads).double(), lse.double().unsqueeze(-1)
-        top = lse if self.top is None else torch.maximum(self.top, lse)
-        safe = _finite(top)  # where there was no real key yet, nothing is scaled by nothing
-        weight = (lse - safe).exp()
-        faded = 0.0 if self.top is None else (self.top - safe).exp()
-        self.total = self.total * faded + weight
-        self.sum = self.sum * faded + torch.where(weight > 0, out * weight, 0.0)
-        self.top = top
+        self.parts.append((out, lse))
+        if len(self.parts) >= JOINED_AT_ONCE:
+            self.parts = [self._join()]
 
     def joined(self) -> tuple[Tensor, Tensor]:
         """The attention over all chunks, and its logarithm."""
-        if self.top is None:
+        if not self.parts:
             raise ValueError("there is nothing to attend to: no rows, and no tokens behind them")
-        out = self.sum / torch.where(self.total > 0, self.total, 1.0)
-        return out.transpose(1, 2).flatten(2), (_finite(self.top) + self.total.log()).squeeze(-1)
+        return self._join()
+
+    def _join(self) -> tuple[Tensor, Tensor]:
+        out = torch.stack([_split(out.double(), self.heads) for out, _ in self.parts])
+        lse = torch.stack([lse.double() for _, lse in self.parts]).unsqueeze(-1)
+        top = _finite(lse.amax(0))  # where there was no real key, nothing is scaled by nothing
+        weight = (lse - top).exp()
+        total = weight.sum(0)
+        # A chunk without a real key may have left anything.
+        out = torch.where(weight > 0, out * weight, 0.0).sum(0) / torch.where(total > 0, total, 1.0)
+        return out.transpose(1, 2).flatten(2), (top + total.log()).squeeze(-1)
 
 
 class _Attend(torch.autograd.Function):

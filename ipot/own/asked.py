@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ipot.data.own import Layout
-from ipot.data.own_arrays import array, is_listed, tensor
-from ipot.data.own_facts import is_straight
+from ipot.data.own_arrays import array, is_listed
+from ipot.data.own_given import is_whole
 from ipot.errors import DataError, Unsupported
+from ipot.own.arguments import (
+    is_by_samples,
+    led_by_samples,
+    parameters_of,
+    places_of,
+    refuse_missing,
+    refuse_other_counts,
+    values_of,
+)
 from ipot.samples import Sample
 from ipot.spec import Spec
 
@@ -47,6 +53,103 @@ class Asked:
         return out[..., 0] if self.layout.flat_targets else out
 
 
+@dataclass(frozen=True)
+class Known:
+    """What predictions are made from, sample by sample: a question without its queries."""
+
+    spec: Spec
+    layout: Layout
+    inputs: list[dict[str, Any]]
+    """Points, values and parameters of each sample, as a `Sample` takes them."""
+    shapes: list[tuple[int, ...]]
+    """The axes of the points of each sample, in front of their coordinates."""
+    counts: dict[str, int]
+    """The number of samples by the arguments that have an axis for them; none for one alone."""
+    listed: bool
+
+    def at(self, queries: Any = None, times: tuple[float, ...] | None = None) -> Asked:
+        """The question at some queries, the points unless said, and times, those of training."""
+        times = times_of(self.spec, self.layout) if times is None else times
+        if queries is None:
+            self._refuse_own_points()
+            samples = [
+                Sample(**one, queries=one["points"], times=times, index=i)
+                for i, one in enumerate(self.inputs)
+            ]
+            return self._asked(samples, self.shapes, many=bool(self.counts), listed=self.listed)
+        listed = is_listed(queries)
+        queries = queries if listed else array("queries", queries)
+        counts = self.counts | ({"queries": len(queries)} if listed else {})
+        refuse_other_counts(counts)
+        own = listed or is_by_samples(self.layout, queries, counts)
+        kept: dict[str, Tensor] = {}
+        samples, shapes = [], []
+        # One sample alone may be asked at several lists of places.
+        count = next(iter(counts.values()), 1)
+        for index in range(count):
+            inputs = self.inputs[min(index, len(self.inputs) - 1)]
+            name, given = (f"queries[{index}]", queries[index]) if own else ("queries", queries)
+            rows, shape = places_of(name, given, self.spec.query_dimension, self._origin, kept)
+            samples.append(Sample(**inputs, queries=rows, times=times, index=index))
+            shapes.append(shape)
+        return self._asked(samples, shapes, many=bool(counts), listed=listed or self.listed)
+
+    @property
+    def _origin(self) -> np.ndarray | None:
+        return np.asarray(self.layout.origin) if self.layout.origin else None
+
+    def _asked(self, samples: list[Sample], shapes: Any, *, many: bool, listed: bool) -> Asked:
+        return Asked(samples, self.layout, many, listed, shapes)
+
+    def _refuse_own_points(self) -> None:
+        """Refuse to answer at the points where that makes no sense."""
+        spec = self.spec
+        if not len(self.inputs[0]["points"]):
+            raise DataError("queries are needed: the model has no points to answer at")
+        if spec.query_dimension != spec.dimension:
+            raise DataError(
+                f"queries are needed: they have {spec.query_dimension} coordinates, the points "
+                f"{spec.dimension}"
+            )
+
+
+def known(
+    spec: Spec, layout: Layout, *, points: Any = None, values: Any = None, parameters: Any = None
+) -> Known:
+    """What a prediction is made from, checked against what the model takes."""
+    refuse_missing(spec, layout, points, values, parameters)
+    given: dict[str, Any] = {"points": points, "values": values, "parameters": parameters}
+    for name, whole in given.items():
+        given[name] = whole if whole is None or is_listed(whole) else array(name, whole)
+    own = led_by_samples(layout, given)
+    counts = {name: len(given[name]) for name in sorted(own)}
+    refuse_other_counts(counts)
+    places = given["points"]
+    if places is not None and "points" not in own and is_by_samples(layout, places, counts):
+        own.add("points")
+    origin = np.asarray(layout.origin) if layout.origin else None
+    # One array for all samples is converted once.
+    kept: dict[str, Tensor] = {}
+    inputs, shapes = [], []
+    for index in range(next(iter(counts.values()), 1)):
+
+        def one(name: str) -> tuple[str, Any]:
+            whole = given[name]
+            return (f"{name}[{index}]", whole[index]) if name in own else (name, whole)  # noqa: B023
+
+        rows, shape = places_of(*one("points"), spec.dimension, origin, kept)
+        inputs.append(
+            {
+                "points": rows,
+                "values": values_of(*one("values"), len(rows), shape, spec, layout),
+                "parameters": parameters_of(*one("parameters"), spec, layout),
+            }
+        )
+        shapes.append(shape)
+    listed = any(is_listed(given[name]) for name in own)
+    return Known(spec, layout, inputs, shapes, counts, listed)
+
+
 def asked(
     spec: Spec,
     layout: Layout,
@@ -56,194 +159,41 @@ def asked(
     queries: Any = None,
     parameters: Any = None,
     steps: int | None = None,
+    times: Any = None,
 ) -> Asked:
     """Arguments of a prediction, checked against what the model takes."""
-    _refuse_missing(spec, layout, points, values, parameters)
-    given = {"points": points, "values": values, "queries": queries, "parameters": parameters}
-    count, own = _by_sample(layout, given)
-    shapes, samples = [], []
-    times = times_of(spec, layout, steps)
-    origin = np.asarray(layout.origin) if layout.origin else None
-    # One array for all samples is converted once.
-    kept: dict[str, Tensor] = {}
-    for index in range(1 if count is None else count):
-
-        def one(name: str) -> tuple[str, Any]:
-            whole = given[name]
-            return (f"{name}[{index}]", whole[index]) if name in own else (name, whole)  # noqa: B023
-
-        places, shape = _places(*one("points"), spec.dimension, origin, kept)
-        if queries is None:
-            asked_at, asked_shape = places, shape
-            if not len(places):
-                raise DataError("queries are needed: the model has no points to answer at")
-            if spec.query_dimension != spec.dimension:
-                raise DataError(
-                    f"queries are needed: they have {spec.query_dimension} coordinates, the points "
-                    f"{spec.dimension}"
-                )
-        else:
-            asked_at, asked_shape = _places(*one("queries"), spec.query_dimension, origin, kept)
-        samples.append(
-            Sample(
-                points=places,
-                values=_values(*one("values"), len(places), shape, spec, layout),
-                queries=asked_at,
-                times=times,
-                parameters=_parameters(*one("parameters"), spec, layout),
-                index=index,
-            )
-        )
-        shapes.append(asked_shape)
-    listed = any(is_listed(given[name]) for name in own)
-    return Asked(samples, layout, count is not None, listed, shapes)
+    inputs = known(spec, layout, points=points, values=values, parameters=parameters)
+    return inputs.at(queries, times_of(spec, layout, steps, times))
 
 
-def _refuse_missing(spec: Spec, layout: Layout, points: Any, values: Any, parameters: Any) -> None:
-    if spec.inputs and values is None:
-        raise DataError(f"values are needed at the points: {', '.join(spec.inputs)}")
-    if not spec.inputs and values is not None:
-        raise DataError("values are given, and the model was trained without any: leave them out")
-    if values is not None and points is None:
-        raise DataError("values are given without points: say where they are, points=...")
-    if spec.parameters and parameters is None:
-        raise DataError(f"parameters are needed: {', '.join(spec.parameters)}")
-    if not spec.parameters and parameters is not None:
-        raise DataError("parameters are given, and the model was trained without any")
-    if layout.alone and points is not None:
-        raise DataError(
-            "points are given, and the model was trained on parameters alone: say where to answer "
-            "with queries=..."
-        )
-    if not layout.alone and points is None:
-        raise DataError("points are needed: the model knows its input by them")
-
-
-def _by_sample(layout: Layout, given: dict[str, Any]) -> tuple[int | None, frozenset[str]]:
-    """How many samples are asked for, None for one without an axis of its own; and which of the
-    arguments have such an axis in front, or are lists."""
-    lists = {name for name, whole in given.items() if whole is not None and is_listed(whole)}
-    shapes = {
-        name: array(name, whole).shape
-        for name, whole in given.items()
-        if whole is not None and name not in lists
-    }
-    own = set(lists)
-    points = shapes.get("points")
-    if "values" in shapes:
-        places = shapes["values"] if layout.flat_values else shapes["values"][:-1]
-        one = points is not None and _one_grid(layout, given["points"])
-        own |= _values_by_sample(places, points, one=one)
-    elif points is not None and len(points) > 2 and not _one_grid(layout, given["points"]):
-        own.add("points")
-    if len(shapes.get("parameters", ())) > (0 if layout.flat_parameters else 1):
-        own.add("parameters")
-    counts = {name: len(given[name]) for name in sorted(own)}
-    if len(set(counts.values())) > 1:
-        said = ", ".join(f"{n} in {name}" for name, n in counts.items())
-        raise DataError(f"the arguments disagree on the number of samples: {said}")
-    count = next(iter(counts.values()), None)
-    if count == 0:
-        raise DataError(f"{next(iter(counts))} holds no sample: there is nothing to answer")
-    # Places of three axes may be one grid for all, or rows for every sample.
-    for name in ("points", "queries"):
-        shape = shapes.get(name, ())
-        if name in own or len(shape) < 3 or shape[0] != count:
-            continue
-        if not _one_grid(layout, given[name]):
-            own.add(name)
-    return count, frozenset(own)
-
-
-def _values_by_sample(
-    places: tuple[int, ...], points: tuple[int, ...] | None, *, one: bool
-) -> set[str]:
-    """Which of values and points have an axis for samples, by the axes of the values in front of
-    their channels. `points` are None where they are a list, and `one` grid for all or not."""
-    if points is None:
-        return {"values"}
-    if len(points) <= 2:
-        return {"values"} if len(places) > 1 else set()
-    mesh = points[:-1]
-    if places in _forms(mesh) and one:
-        return set()
-    if places[:1] == mesh[:1] and places[1:] in _forms(mesh[1:]):
-        return {"values", "points"}
-    return {"values"} if places[1:] in _forms(mesh) else set()
-
-
-def _forms(mesh: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """The axes that rows on a mesh may have: those of a grid, or one for all of it."""
-    return mesh, (math.prod(mesh),)
-
-
-def _one_grid(layout: Layout, places: Any) -> bool:
-    """Whether places of three axes or more are one grid and not rows for every sample: their lines
-    are straight, or the model was trained on grids whose lines are not."""
-    found = array("places", places)
-    if found.ndim < 3 or layout.curved:
-        return layout.curved
-    return is_straight(found)
-
-
-def times_of(spec: Spec, layout: Layout, steps: int | None) -> tuple[float, ...]:
-    """The times to answer at: those of training, or so many steps."""
+def times_of(
+    spec: Spec, layout: Layout, steps: int | None = None, times: Any = None
+) -> tuple[float, ...]:
+    """The times to answer at: those of training, the first so many steps, or any whole steps."""
+    if times is not None:
+        return _times(spec, layout, steps, times)
     if steps is None:
         return layout.times or tuple(spec.dt * (i + 1) for i in range(spec.steps))
-    if isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 1:
+    if not is_whole(steps) or steps < 1:
         raise DataError(f"steps must be a whole number of at least 1, got {steps!r}")
     if steps != 1 and not layout.timed:
         raise Unsupported("steps: the model was trained on targets without times")
     return tuple(spec.dt * (i + 1) for i in range(int(steps)))
 
 
-def _places(
-    name: str, given: Any, columns: int, origin: np.ndarray | None, kept: dict[str, Tensor]
-) -> tuple[Tensor, tuple[int, ...]]:
-    """Coordinates as rows, and the axes that they had."""
-    if given is None:
-        return torch.zeros(0, columns), (0,)
-    found = array(name, given)
-    if found.ndim == 1 and columns == 1:
-        found = found[:, None]
-    if found.ndim < 2 or found.shape[-1] != columns:
+def _times(spec: Spec, layout: Layout, steps: Any, times: Any) -> tuple[float, ...]:
+    if steps is not None:
+        raise DataError("steps and times are both given: one of them says when")
+    if not layout.timed:
+        raise Unsupported("times: the model was trained on targets without times")
+    found = np.atleast_1d(array("times", times)).astype(float)
+    if found.ndim != 1 or not len(found):
+        raise DataError(f"times must be a list of numbers, got shape {found.shape}")
+    counts = (found / spec.dt).round()
+    off = np.abs(found / spec.dt - counts) > 1e-3
+    if not np.isfinite(found).all() or off.any() or (np.diff([0.0, *counts]) <= 0).any():
         raise DataError(
-            f"{name} must have {columns} coordinates in its last axis, got shape {found.shape}"
+            f"times must increase and be multiples of the model's step, {spec.dt:g}, from it on; "
+            f"got {found.tolist()}"
         )
-    shape = found.shape[:-1]
-    if name not in kept:
-        rows = tensor(name, found.reshape(-1, columns), origin)
-        if not len(rows):
-            raise DataError(f"{name} holds no row")
-        if "[" in name:
-            return rows, shape
-        kept[name] = rows
-    return kept[name], shape
-
-
-def _values(
-    name: str, given: Any, count: int, shape: tuple[int, ...], spec: Spec, layout: Layout
-) -> Tensor:
-    if given is None:
-        return torch.zeros(count, 0)
-    found = tensor(name, given)
-    if layout.flat_values and tuple(found.shape) in (shape, (count,)):
-        found = found.unsqueeze(-1)
-    if tuple(found.shape[:-1]) not in (shape, (count,)) or found.shape[-1] != spec.channels:
-        wanted = shape if layout.flat_values else (*shape, spec.channels)
-        raise DataError(f"{name} must have shape {wanted}, got {tuple(found.shape)}")
-    return found.reshape(count, spec.channels)
-
-
-def _parameters(name: str, given: Any, spec: Spec, layout: Layout) -> Tensor | None:
-    if given is None:
-        return None
-    found = tensor(name, given)
-    if found.ndim == 0:
-        found = found.unsqueeze(0)
-    if tuple(found.shape) != (len(spec.parameters),):
-        raise DataError(
-            f"{name} must be {len(spec.parameters)} numbers ({', '.join(spec.parameters)}), got "
-            f"shape {tuple(found.shape)}"
-        )
-    return found
+    return tuple(spec.dt * int(n) for n in counts)

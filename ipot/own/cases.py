@@ -52,9 +52,10 @@ def predict_case(
     named = {f"{name}_predicted" if name in there else name: name for name in found}
     units |= {new: units[old] for new, old in named.items() if old in units}
     fields = {**there, **{new: found[old] for new, old in named.items()}}
+    told = {"units": units, "name": case.name or target.name}
     if where == "cells":
-        return replace(target, cell_fields=fields, units=units)
-    return replace(target, fields=fields, units=units)
+        return replace(target, cell_fields=fields, **told)
+    return replace(target, fields=fields, **told)
 
 
 def arrays_as_cases(

@@ -36,7 +36,7 @@ from ipot.own.surrogate import Fitted
 from ipot.recipes.experiment import build_model
 from ipot.threads import use_quickest
 from ipot.training import checkpoint
-from ipot.training.objective import BalancedL2, Objective, RelativeL2
+from ipot.training.objective import BalancedL2, Objective
 from ipot.training.settings import Training
 from ipot.training.trainer import Result, Stopped, train
 
@@ -180,13 +180,11 @@ def _trained(
 
 
 def _objective(data: Dataset) -> Objective:
-    """Relative errors; of several channels, each in its own size, and weighted if there are
-    weights."""
-    if len(data.spec.outputs) == 1 and data[0].weights is None:
-        return RelativeL2()
+    """Relative errors of every channel in its own size, and weighted if there are weights. Of one
+    channel too: the square of what is very large or small is no float32."""
     sizes = Moments()
     for _, targets, _ in data.data.columns():
-        sizes.add(targets.square())
+        sizes.add(targets.double().square())
     size = sizes.mean().sqrt()
     return BalancedL2(torch.where(size > 0, size, torch.ones_like(size)).float())
 

@@ -53,6 +53,7 @@ def forecast(
             np.stack([a.numpy() for a in each]) if several else each[0].numpy(),
             places,
             last,
+            [f.label for f in frames],
         )
         for each in found
     ]

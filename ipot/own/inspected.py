@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from ipot.formats import Inventory, inspect, kind_of
-from ipot.labelled.opened import inspect_series
-from ipot.own.sources import LABELLED, holds_labelled, refuse_missing
+from ipot.labelled.looked import inspect_series
+from ipot.own.sources import LABELLED, holds_labelled
 
 
 def inspected(path: Path | str) -> Inventory:
     """What a file, a folder or a pattern like `data/*.nc` holds."""
     path = Path(path)
-    refuse_missing(path)
-    if not path.exists():
+    if not path.exists() and any(mark in str(path) for mark in "*?["):
         return inspect_series(path)  # a pattern
     kind = kind_of(path)
     if kind in LABELLED or (kind == "folder" and holds_labelled(path)):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ipot.data.own import Dataset
+from ipot.data.own_given import near, path_given
 from ipot.errors import DataError, UnknownName
 from ipot.formats import Case, CaseReader, Trajectories, kind_of, read_cases
 from ipot.formats.channels import Where, fields_of
@@ -75,7 +76,7 @@ def opened(
             f"data must be an ipot.Dataset, an xarray object or a path, got "
             f"{type(source).__name__}. Arrays become a data set by ipot.Dataset.from_arrays."
         )
-    path = Path(source)
+    path = path_given("data", source)
     named = name or path.stem
     refuse_missing(path)
     kind = kind_of(path) if path.exists() else "pattern"
@@ -108,7 +109,7 @@ def opened(
 def refuse_missing(path: Path) -> None:
     """Refuse a path where there is nothing, unless it is a pattern like `data/*.nc`."""
     if not path.exists() and not any(mark in str(path) for mark in "*?["):
-        raise DataError(f"{path}: there is no such file or folder")
+        raise DataError(f"{path}: there is no such file or folder.{near(path)}")
 
 
 def is_labelled(source: Any) -> bool:

@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ipot.data.own import Dataset, Layout
+from ipot.data.own_given import is_whole, path_given
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.labelled.series import Series
 from ipot.models.base import Operator
-from ipot.nn.globe import GLOBAL
 from ipot.own.answered import answered, calibrated, pieces
-from ipot.own.asked import asked, times_of
+from ipot.own.asked import Asked, asked, known, times_of
+from ipot.own.encoded import Encoded, Interval
 from ipot.own.forecast import forecast
+from ipot.own.kind import refuse_other_kind, refuse_other_sample, turned
 from ipot.own.sources import is_labelled
+from ipot.own.summary import summary
 from ipot.recipes.studies import warn_outside
 from ipot.report import plots
-from ipot.report.tables import percent
-from ipot.samples import Batch, Sample, collate
+from ipot.samples import Sample, collate
 from ipot.saved.folder import Saved, write_folder
 from ipot.spec import Spec
 
-
-class Interval(NamedTuple):
-    """An answer with bounds."""
-
-    prediction: Any
-    low: Any
-    high: Any
+BOUNDS = ("_low", "_high")
+"""What the bounds of a channel are called by, behind its name, where they have names."""
 
 
 class Fitted:
@@ -71,6 +67,7 @@ class Fitted:
         *,
         parameters: Any = None,
         steps: int | None = None,
+        times: Any = None,
         interval: float | None = None,
         on: Any = None,
     ) -> Any:
@@ -82,18 +79,19 @@ class Fitted:
         may be those of every sample or one for all, and any number; queries are the points unless
         said, and on a grid (H, W, 2) the answer has its axes.
 
+        A model of targets in time answers at their times, at the first so many `steps`, or at any
+        `times` that are multiples of its step.
+
         A model of labelled arrays takes those, an xarray object with the latest frames, and gives
         such ones back: on the coordinates of `on`, or else where the targets of the training were.
 
         `interval=0.9` gives (prediction, low, high): bounds that hold the truth at nine of ten
         places on average, by the errors on samples that were held out of training.
         """
-        if interval is not None:
-            self._bounds(interval)  # refused before any work
+        self.refuse_level(interval)  # before any work
         if is_labelled(points):
-            return self._labelled(
-                points, steps, interval, on, values=values, queries=queries, parameters=parameters
-            )
+            others = {"values": values, "queries": queries, "parameters": parameters}
+            return self._labelled(points, steps, interval, on, **others, times=times)
         if on is not None:
             raise Unsupported("on is for xarray objects: say where to answer with queries=...")
         question = asked(
@@ -104,11 +102,30 @@ class Fitted:
             queries=queries,
             parameters=parameters,
             steps=steps,
+            times=times,
         )
-        answers = self.answers(question.samples)
+        return self.given_back(question, self.answers(question.samples), interval)
+
+    def encode(self, points: Any = None, values: Any = None, *, parameters: Any = None) -> Encoded:
+        """The inputs of `predict`, encoded once to be asked often, as in a loop:
+
+        state = model.encode(points=x, values=a)
+        u_there, u_elsewhere = state.at(there), state.at(elsewhere)
+
+        `state.at` takes the other arguments of `predict`, and answers as it would.
+        """
+        if is_labelled(points):
+            raise Unsupported(
+                "encode takes arrays; an xarray object is answered by predict(..., on=...)"
+            )
+        given = {"points": points, "values": values, "parameters": parameters}
+        return Encoded(self, known(self.spec, self.layout, **given))
+
+    def given_back(self, question: Asked, answers: list[Tensor], interval: float | None) -> Any:
+        """Answers to a question as arrays, with bounds where a level is asked for."""
         if interval is None:
             return question.shaped(answers)
-        found = self.around(question.samples, answers, interval)
+        found = self._around(question.samples, answers, interval)
         return Interval(*(question.shaped(part) for part in (answers, *found)))
 
     def _labelled(self, source: Any, steps: Any, interval: Any, on: Any, **others: Any) -> Any:
@@ -143,14 +160,23 @@ class Fitted:
 
         The figure is given back; with `path` it is also written there.
         """
-        if isinstance(channel, str):
-            if channel not in self.spec.outputs:
-                raise DataError(
-                    f"channel={channel!r} is no output. Known: {', '.join(self.spec.outputs)}"
-                )
-            channel = self.spec.outputs.index(channel)
+        if not isinstance(sample, Sample):
+            raise DataError(
+                f"sample must be an ipot.Sample, like data[0], got {type(sample).__name__}"
+            )
+        refuse_other_sample(self.spec, sample)
+        path = None if path is None else path_given("path", path)
+        which = channel
+        if isinstance(channel, str) and channel in self.spec.outputs:
+            which = self.spec.outputs.index(channel)
+        if isinstance(which, str) or not is_whole(which):
+            raise DataError(
+                f"channel={channel!r} is no output. Known: {', '.join(self.spec.outputs)}"
+            )
+        if not is_whole(time):
+            raise DataError(f"time must be the number of one, like 0 or -1, got {time!r}")
         figure = plots.fields(
-            sample, self.answers([sample])[0], spec=self.spec, channel=channel, time=time
+            sample, self.answers([sample])[0], spec=self.spec, channel=which, time=time
         )
         if path is not None:
             plots.save(figure, path)
@@ -168,27 +194,11 @@ class Fitted:
             bounds=None if self.bounds is None else self.bounds.state(),
             series=None if self.series is None else self.series.as_dict(),
         )
-        return write_folder(Path(path), self.model, saved, overwrite=overwrite)
+        return write_folder(path_given("path", path), self.model, saved, overwrite=overwrite)
 
     def summary(self) -> list[str]:
         """How good it is, in lines: its own error beside those of simple predictors."""
-        if "held_out" not in self.scores:
-            error = percent(self.scores["validation"])
-            count = self.about.get("samples", {}).get("validation", 0)
-            if not count:
-                return [f"error on the training samples: {error}; too few to hold any out"]
-            each = "sample" if count == 1 else "samples"
-            return [f"error on {count} validation {each}: {error}; too few to hold more out"]
-        count = self.about["samples"]["held out"]
-        lines = [f"relative L2 error on {count} samples held out:"]
-        simple = sorted(self.scores["baselines"].items(), key=lambda pair: -pair[1])
-        rows = {"ipot": self.scores["held_out"], **dict(simple)}
-        width = max(map(len, rows))
-        lines += [f"  {name:<{width}}  {percent(error)}" for name, error in rows.items()]
-        best = min(self.scores["baselines"].values(), default=float("inf"))
-        if self.scores["held_out"] > best:
-            lines.append("a simple predictor is better here: train longer, or give more samples")
-        return lines
+        return summary(self.scores, self.about)
 
     def __repr__(self) -> str:
         said = " ".join(line.strip() for line in self.summary()[:2]) if self.scores else "no scores"
@@ -196,23 +206,39 @@ class Fitted:
 
     def answers(self, samples: Sequence[Sample]) -> list[Tensor]:
         """Fields (T, M, K) of every sample, several at a time."""
-        found: list[Tensor] = []
-        for piece in pieces(samples):
-            batch = collate(piece)
-            warn_outside(*self._turned(batch))
-            found += answered(self.model, piece, batch)
-        return found
+        return [a for piece in pieces(samples) for a in self.answers_of(self.model, piece)]
+
+    def answers_of(self, model: Operator, samples: Sequence[Sample]) -> list[Tensor]:
+        """The same of some that are answered together, by this model or one that has encoded."""
+        batch = collate(samples)
+        warn_outside(*turned(batch, self.spec))
+        return answered(model, samples, batch)
 
     def around(
         self, samples: Sequence[Sample], answers: Sequence[Tensor], level: float
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """The lower and the upper bounds of answers to samples."""
+        """The lower and the upper bounds of answers that are then told apart by name.
+
+        Those of a channel u are called u_low and u_high, so there may be no channels of that name.
+        """
+        taken = [n for n in self.spec.outputs for s in BOUNDS if f"{n}{s}" in self.spec.outputs]
+        if taken:
+            raise Unsupported(
+                f"interval: the bounds of {taken[0]} are called {taken[0]}_low and "
+                f"{taken[0]}_high, and the model has a channel of that name. Ask with arrays in "
+                "Python, where bounds have no names, or train with other names of the outputs."
+            )
+        return self._around(samples, answers, level)
+
+    def _around(
+        self, samples: Sequence[Sample], answers: Sequence[Tensor], level: float
+    ) -> tuple[list[Tensor], list[Tensor]]:
         bounds = self._bounds(level)
         for sample in samples:
             if self.layout.times[: len(sample.times)] not in ((), sample.times):
                 raise Unsupported(
                     f"interval: bounds are known at the times of training, {self.layout.times}, "
-                    "and not at others: leave out steps=..."
+                    "and not at others: leave out steps=... or times=..."
                 )
         both = [
             bounds.interval(answer, level, queries=sample.queries, spec=self.spec)
@@ -228,10 +254,18 @@ class Fitted:
             raise DataError(f"the model answers at the times {own}, the data are at {other}")
         self.bounds = calibrated(self.model, data)
 
+    def refuse_level(self, interval: float | None) -> None:
+        """Refuse bounds that the model has none for."""
+        if interval is not None:
+            self._bounds(interval)
+
     def _bounds(self, level: Any) -> Conformal:
         """Its bounds, where it has any that can vouch for a level."""
         if not isinstance(level, float | np.floating) or not 0 < level < 1:
-            raise DataError(f"interval must lie between 0 and 1, like 0.9, got {level!r}")
+            hint = ""
+            if isinstance(level, int | float) and 1 < level < 100:
+                hint = f": {level} % are interval={level / 100:g}"
+            raise DataError(f"interval must lie between 0 and 1, like 0.9, got {level!r}{hint}")
         if self.bounds is None:
             raise Unsupported(
                 "interval: this model has no bounds, since too few samples were held out of its "
@@ -252,37 +286,5 @@ class Fitted:
                 f"data must be an ipot.Dataset, got {type(data).__name__}. Arrays become one by "
                 "ipot.Dataset.from_arrays."
             )
-        for name in ("inputs", "outputs", "parameters"):
-            own, other = getattr(self.spec, name), getattr(data.spec, name)
-            # Data without names count by their order; the same names in another order do not.
-            if len(own) != len(other) or (own != other and set(own) == set(other)):
-                raise DataError(
-                    f"the model has {len(own)} {name} ({', '.join(own) or 'none'}), the data "
-                    f"{len(other)} ({', '.join(other) or 'none'})"
-                )
-        for name, words in (
-            ("dimension", "coordinates of a point"),
-            ("query_dimension", "coordinates of a query"),
-        ):
-            own, other = getattr(self.spec, name), getattr(data.spec, name)
-            if own != other:
-                raise DataError(f"the model has {own} {words}, the data {other}")
-        if self.spec.geographic != data.spec.geographic:
-            raise DataError(
-                "longitude and latitude: the model and the data must both have them, or neither "
-                "(geographic=True)"
-            )
+        refuse_other_kind(self.spec, data.spec)
         return data.moved(self.layout.origin)
-
-    def _turned(self, batch: Batch) -> tuple[Batch, Spec]:
-        """Queries and facts to look for places outside by: a longitude may be 350 or -10 degrees,
-        and nothing lies outside of the whole way around."""
-        spec = self.spec
-        if not spec.geographic:
-            return batch, spec
-        (west, east), *_ = spec.query_domain
-        if east - west >= GLOBAL[0]:
-            return batch, replace(spec, query_periods=(360.0, *spec.query_periods[1:]))
-        longitude, middle = batch.queries[..., :1], (west + east) / 2
-        turned = longitude - 360.0 * torch.round((longitude - middle) / 360.0)
-        return replace(batch, queries=torch.cat([turned, batch.queries[..., 1:]], -1)), spec

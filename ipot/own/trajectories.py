@@ -13,6 +13,7 @@ from ipot.errors import DataError
 from ipot.formats.case import Trajectories, TrajectoryField
 from ipot.formats.limits import check_memory
 from ipot.formats.names import unknown
+from ipot.labelled.arguments import whole
 
 KIND = "trajectories"
 
@@ -47,10 +48,8 @@ def windows_of(
     Targets are all fields that change unless said, inputs the targets. Windows start `stride`
     frames apart, or one behind the other.
     """
-    counts = {"history": history, "lead": lead, "every": every, "stride": stride}
-    for word, count in counts.items():
-        if count is not None and count < 1:
-            raise DataError(f"{word} must be at least 1, got {count}")
+    history, lead, every = whole("history", history), whole("lead", lead), whole("every", every)
+    stride = None if stride is None else whole("stride", stride)
     moving = [n for n, f in source.fields.items() if not f.steady]
     targets = _known(source, targets or moving, "target")
     inputs = _known(source, inputs or targets, "input")
@@ -80,6 +79,9 @@ def windows_of(
             answers.append(np.stack(told).astype(np.float32))
             owners.append(trajectory)
     numbered = _scalars(source, scalars)
+    told = {
+        c: source.units[n] for n in targets if n in source.units for c in _components(source, n)
+    }
     data = Dataset.from_arrays(
         points=source.points,
         values=np.stack(values),
@@ -89,7 +91,7 @@ def windows_of(
         inputs=_channels(source, inputs, history),
         outputs=[c for n in targets for c in source.fields[n].components],
         parameter_names=scalars or None,
-        units={c: u for n, u in source.units.items() if u for c in _components(source, n)} or None,
+        units={c: unit for c, unit in told.items() if unit} or None,
         periods=source.periods or None,
         name=name,
     )

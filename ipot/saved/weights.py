@@ -112,8 +112,9 @@ def built(
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
     try:
         with torch.random.fork_rng(devices=[]):
+            seen = seen_spec(spec)  # computed from numbers, that a device without any has not
             with torch.device(device):
-                inner = registry.find("models", name)(config, seen_spec(spec))
+                inner = registry.find("models", name)(config, seen)
             return place(wrap(inner, Statistics.identity(*sizes)), spec)
     except _TooLarge:
         raise

@@ -109,6 +109,14 @@ def test_a_table_with_a_column_of_cases(tmp_path, ask, learn, answer):
     assert answer(model, one, "out.csv")["cases"] == 1
     (case,) = read_cases(tmp_path / "out.csv")
     assert case.fields["u"].shape == (2,)
+    # A table in, a table out: cases keep their names, and a header is all that is written besides.
+    assert answer(model, path, "all.csv")["cases"] == 8
+    assert read_cases(tmp_path / "all.csv").names == tuple("01234567")
+    header = (tmp_path / "all.csv").read_text().splitlines()[0]
+    assert header == "case,x,y,re,a,u,u_predicted"
+    one.write_text("case,x,y,re,a\nwing,0.1,0.2,3,1.5\nwing,0.7,0.3,3,0.5\n")
+    answer(model, one, "wing.csv")
+    assert read_cases(tmp_path / "wing.csv").names == ("wing",)
 
 
 def test_parquet(tmp_path, learn, answer):
@@ -183,7 +191,7 @@ def test_the_well(tmp_path, ask, learn, answer):
 
 
 def test_a_forecast_from_netcdf(tmp_path, ask, learn, answer):
-    labelled = pytest.importorskip("own.labelled_data")
+    labelled = pytest.importorskip("labelled.labelled_data")
     xr = labelled.xr
     grid = labelled.grid(120)
     grid.to_netcdf(tmp_path / "g.nc")
@@ -209,7 +217,7 @@ def test_a_forecast_from_netcdf(tmp_path, ask, learn, answer):
 
 
 def test_stations_in_and_a_grid_out(tmp_path, learn, answer):
-    labelled = pytest.importorskip("own.labelled_data")
+    labelled = pytest.importorskip("labelled.labelled_data")
     labelled.stations(60).to_netcdf(tmp_path / "s.nc")
     labelled.grid(60).to_netcdf(tmp_path / "g.nc")
     flags = ("--inputs", "t2m", "--targets", "t2m", "--targets-from", tmp_path / "g.nc")
@@ -226,10 +234,14 @@ def test_a_table_for_people_and_a_line_to_go_on_with(tmp_path, capsys):
     folder = files.folder(tmp_path / "cases", ".vtu", count=2)
     assert main(["data", "inspect", str(folder)]) == 0
     said = capsys.readouterr().out
-    for word in ("2 cases", "9 to 16 points", "wind", "Pa", "--targets NAME ... --out"):
+    for word in ("2 cases", "9 to 16 points", "wind", "Pa", "--inputs a --targets wind --out"):
         assert word in said
     assert main(["data", "inspect", str(files.npz(tmp_path / "a.npz"))]) == 0
-    assert f"Train on it:  ipot fit {tmp_path / 'a.npz'} --out" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"names or others:  ipot fit {tmp_path / 'a.npz'} --out surrogate" in said
+    np.savez(tmp_path / "b.npz", x=np.arange(3.0), u=np.zeros((1, 3)))
+    assert main(["data", "inspect", str(tmp_path / "b.npz")]) == 0
+    assert "ipot fit /" not in capsys.readouterr().out
     with pytest.raises(SystemExit, match="0"):
         main(["data", "--help"])
     assert "usage: ipot data inspect" in capsys.readouterr().out
@@ -377,6 +389,32 @@ def test_predict_refuses(there, fails, monkeypatch, case):
     assert message in fails("predict", *arguments, "--device", "cpu", code=code)
     assert not list(there.glob("o.*"))
     assert (there / "cases" / "case0.vtu").read_bytes() == before
+
+
+@pytest.mark.parametrize("output", ["answer.vtu", "answers"])
+def test_an_answer_that_is_there_stays_unless_said(there, fails, monkeypatch, output):
+    monkeypatch.chdir(there)
+    source = "cases/case0.vtu" if output.endswith("vtu") else "cases"
+    written = there / (output if source != "cases" else f"{output}/case0.vtu")
+    arguments = ["meshes", "--input", source, "--output", output, "--device", "cpu"]
+    if source == "cases":
+        (there / output).mkdir()  # an empty folder may be there
+    assert main(["predict", *arguments]) == 0
+    written.write_text("mine")
+    assert f"--output {output} is there already" in fails("predict", *arguments)
+    assert written.read_text() == "mine"
+    assert main(["predict", *arguments, "--overwrite"]) == 0
+    assert read_cases(written)[0].fields["u_predicted"].shape == (9,)
+
+
+def test_of_a_path_that_is_not_there_what_is_near_is_said(there, fails, monkeypatch):
+    monkeypatch.chdir(there)
+    said = fails("data", "inspect", "brokn.npz")
+    assert "brokn.npz is not there. Near it are broken.npz" in said
+    assert "npz, npy, CSV, Parquet, HDF5, VTU" in said
+    assert "Near it are cases" in fails("data", "inspect", "case/case0.vtu")
+    assert "In the current folder are " in fails("data", "inspect", "zzzzzzzz")
+    assert "Give the folder cases, with one case" in fails("data", "inspect", "cases/*.vtu")
 
 
 @pytest.mark.parametrize("name", ["nothing.npz", "broken.npz", "broken.vtu", "no*.nc"])

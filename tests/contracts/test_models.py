@@ -18,8 +18,8 @@ from .cases import CASES, Case
 TIGHT = {"atol": 1e-10, "rtol": 1e-10}
 
 without_hook = pytest.mark.plain
-"""Checking shapes doubles the time of these thousands of tests. Two of them, forward and backward on
-every case, are run with the check, and see all the shapes that there are."""
+"""Checking shapes doubles the time of these thousands of tests. Two of them, forward and backward
+on every case, are run with the check, and see all the shapes that there are."""
 
 # A LayerNorm over one channel is a constant, so the feed-forward behind it, in the paper's narrow
 # decoder, answers the same whatever comes: its first layers have nothing to learn from.

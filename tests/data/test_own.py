@@ -195,7 +195,7 @@ REFUSED = {
         "Time 0 is the input",
     ),
     "odd times": (
-        {"points": X, "values": A, "targets": RANDOM.random((5, 3, 7)), "times": [1, 2.3, 3.7]},
+        {"points": X, "values": A, "targets": RANDOM.random((5, 3, 7)), "times": [1, 1.4142, 9]},
         "whole multiples",
     ),
     "other times": (

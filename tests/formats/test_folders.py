@@ -10,6 +10,7 @@ import torch
 from formats.making import assert_same, square
 from ipot.errors import DataError
 from ipot.formats import Arrays, inspect, kind_of, read_cases, write_case, write_cases
+from ipot.formats.arrays import read_arrays
 
 
 def numbered(i, **changes):
@@ -31,7 +32,7 @@ def test_one_file_for_each_case_in_natural_order(suffix, tmp_path):
     looked = inspect(tmp_path)
     assert (looked.cases, looked.points) == (12, (4, 4))
     assert "README.txt" in looked.notes[0]
-    if suffix != ".vtu":
+    if suffix in (".npz", ".h5"):
         assert_same(found[2], numbered(2, **bare))
 
 
@@ -140,6 +141,27 @@ def test_nothing_there(tmp_path):
     for name in ("a.nc", "b.nc"):
         (tmp_path / name).write_bytes(b"CDF\x01")
     with pytest.raises(DataError, match=r"holds netCDF files.*xarray"):
+        read_cases(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["objects", "pickle"])
+def test_a_pickle_among_arrays_is_named(tmp_path, content):
+    """Beside sound arrays, in a folder of cases, and where a prediction reads it."""
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        np.save(folder / "points.npy", np.zeros((3, 2)))
+        np.save(folder / "targets.npy", np.zeros(3))
+    bad = tmp_path / "a" / "targets.npy"
+    if content == "objects":
+        np.save(bad, np.array([[1], [1, 2]], dtype=object), allow_pickle=True)
+    else:
+        bad.write_bytes(pickle.dumps([1]))
+    said = rf"{bad} holds Python objects, which are a pickle.*numpy\.save"
+    for read in (read_cases, read_arrays):
+        with pytest.raises(DataError, match=said):
+            read(tmp_path / "a")
+    with pytest.raises(DataError, match=said):
         read_cases(tmp_path)
 
 

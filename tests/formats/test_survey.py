@@ -45,7 +45,7 @@ def test_our_own_arrays(tmp_path):
     assert by_name["targets"].high == np.nanmax(targets)
     assert any("targets: 1 values are NaN" in n for n in found.notes)
     assert any("values is 1 everywhere" in n for n in found.notes)
-    assert found.suggestion == f"ipot fit {tmp_path / 'a.npz'} --out surrogate"
+    assert found.suggestion == ""  # it would be refused
 
 
 def small(n=5, **fields):
@@ -119,8 +119,14 @@ def test_pieces_add_up(tmp_path, monkeypatch):
         assert one.mean == pytest.approx(other.mean)
 
 
-def test_a_suggestion_where_there_is_little_to_choose(tmp_path):
+def test_a_suggestion_of_fields_that_can_be_learned_from(tmp_path):
     write_cases(tmp_path / "a.h5", [small(u=random.random(5)), small(u=random.random(5))])
     assert "--inputs a --targets u" in inspect(tmp_path / "a.h5").suggestion
-    write_cases(tmp_path / "a.h5", [small(u=random.random(5), w=random.random(5))])
+    write_cases(tmp_path / "a.h5", [small(u=random.random(5), w=random.random(5))] * 2)
+    assert "--inputs a --targets w" in inspect(tmp_path / "a.h5").suggestion
+    gap = np.array([1, 2, 3, 4, np.nan])
+    odd = [small(u=random.random(5), v=gap, w=np.ones(5)) for _ in "ab"]
+    write_cases(tmp_path / "a.h5", [*odd, small(u=random.random(5), b=random.random(5))])
+    assert "--inputs a --targets u " in inspect(tmp_path / "a.h5").suggestion
+    write_cases(tmp_path / "a.h5", [small(u=random.random(5))])
     assert inspect(tmp_path / "a.h5").suggestion == ""

@@ -13,7 +13,7 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if not kernels.available(DEVICE):
     pytest.skip("Triton is not here, or not for this device", allow_module_level=True)
 
-from ipot.kernels import rows, rows_layout  # noqa: E402
+from ipot.kernels import rows, rows_launch, rows_layout  # noqa: E402
 
 EXACT, ROUNDED = 1e-5, 2e-2
 
@@ -115,6 +115,24 @@ def test_the_layouts_for_many_rows_and_many_shares_are_exact_too(d, monkeypatch)
     )
 
 
+@pytest.mark.parametrize(
+    ("few", "many", "d", "i", "f"),
+    [(130, 130, 32, 64, 64), (1, 67, 16, 48, 32), (43, 129, 64, 16, 16)],
+)
+def test_products_by_the_library_are_exact_too(few, many, d, i, f, monkeypatch):
+    monkeypatch.setattr(rows_layout, "VERY_MANY", {d: 1})
+    monkeypatch.setattr(rows_launch.rows_backward, "finish_back", None)  # the other way is closed
+    arguments = draw_finish(few, many, d, i, f)
+    compare(rows.finish_block, plain_finish, arguments, [torch.float32] * 10, EXACT)
+
+
+def test_there_are_layouts_for_all_that_the_library_multiplies():
+    for width, many in rows_layout.VERY_MANY.items():
+        assert rows_layout.by_library(width, many)
+        assert not rows_layout.by_library(width, many - 1)
+    assert not rows_layout.by_library(16, 10**9)
+
+
 def test_rows_far_from_zero_are_normalised_as_well():
     x, *rest = draw_projection(20, 32, 64)
     found = rows.norm_project(*(a.float() for a in [x + 300, *rest]), dtype=torch.float32)
@@ -122,8 +140,10 @@ def test_rows_far_from_zero_are_normalised_as_well():
     assert (found - expected).abs().max() < 3e-4  # half a bit of 300 is 1.5e-5, forty times over
 
 
+@pytest.mark.parametrize("library", [False, True])
 @pytest.mark.parametrize("state", [torch.float32, torch.bfloat16])
-def test_products_of_bf16_are_close_and_the_stream_stays_float32(state):
+def test_products_of_bf16_are_close_and_the_stream_stays_float32(state, library, monkeypatch):
+    monkeypatch.setattr(rows_layout, "VERY_MANY", {64: 1} if library else {})
     half, full = torch.bfloat16, torch.float32
     arguments = draw_projection(70, 64, 192)
     found = compare(rows.norm_project, plain_projection, arguments, [state, *[full] * 4], ROUNDED)

@@ -31,10 +31,38 @@ def refused(data, match, **options):
         ({"space": ("latitude",)}, "space names no coordinate along longitude"),
         ({"memory": 1000}, r"one sample takes .* memory"),
         ({"memory": 0}, "memory must be a number of bytes"),
+        ({"memory": "1XB"}, "memory must be a number of bytes, like 2e9 or '2GB', got '1XB'"),
+        ({"time": "time", "sample": "time"}, "time and sample both say 'time': give sample="),
         ({"static": "lsm"}, "static names 'lsm'; there is t2m"),
     ],
 )
 def test_arguments(options, match):
+    refused(grid(20), match, **options)
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"history": "7"}, r"history must be a whole number like history=7, got '7' \(str\)"),
+        ({"history": 1.5}, "history must be a whole number"),
+        ({"lead": 0.5}, "lead must be a whole number"),
+        ({"lead": True}, "lead must be a whole number"),
+        ({"every": None}, "every must be a whole number"),
+        ({"stride": "1"}, "stride must be a whole number"),
+        ({"max_samples": 1e3}, "max_samples must be a whole number"),
+        ({"memory": "lots"}, "memory must be a number of bytes"),
+        ({"memory": [1]}, "memory must be a number of bytes"),
+        ({"memory": float("nan")}, "memory must be a number of bytes"),
+        ({"season": "yes"}, "season must be True or False"),
+        ({"time": 0}, "time must be the name of a dimension"),
+        ({"sample": ["a"]}, "sample must be the name of a dimension"),
+        ({"space": 3}, "space must be a name or a list of names, got 3"),
+        ({"static": [3]}, "static must be a name or a list of names, got 3"),
+        ({"inputs": 3}, "inputs must be a name or a list of names, got 3"),
+    ],
+)
+def test_arguments_of_other_types(options, match):
     refused(grid(20), match, **options)
 
 
@@ -81,8 +109,8 @@ def test_times():
     refused(
         data, "different kinds", target_source=data.assign_coords(time=np.arange(6.0)), inputs="t2m"
     )
-    steps = xr.concat([data, data], dim="step").assign_coords(step=days(2) - days(1))
-    refused(steps, r"several dimensions: .*time=")
+    steps = xr.concat([data, data], dim="valid_time").assign_coords(valid_time=days(2))
+    refused(steps, r"several dimensions: valid_time, time.*ds.isel.*time=.*sample=")
 
 
 def test_places():

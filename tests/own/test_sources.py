@@ -104,6 +104,19 @@ def test_paths_that_are_not_there(tmp_path, name):
             look(tmp_path / name)
 
 
+def test_names_near_one_that_is_not_there(tmp_path):
+    (tmp_path / "alloy.npz").write_bytes(b"")
+    for path in (tmp_path / "aloy.npz", tmp_path / "Alloy.np"):
+        with pytest.raises(
+            DataError, match=r"no such file or folder\. Did you mean .*alloy\.npz\?"
+        ):
+            opened(path)
+    with pytest.raises(DataError, match=r"no such file or folder\.$"):
+        opened(tmp_path / "something else")
+    with pytest.raises(DataError, match="data is empty"):
+        opened("")
+
+
 def test_files_that_are_no_data(tmp_path):
     (tmp_path / "a.txt.gz").write_bytes(b"\x1f\x8b" + bytes(20))
     (tmp_path / "empty").mkdir()
@@ -117,7 +130,7 @@ def test_files_that_are_no_data(tmp_path):
 
 
 def test_labelled_arrays_and_what_is_not_for_them(tmp_path):
-    labelled = pytest.importorskip("own.labelled_data")
+    labelled = pytest.importorskip("labelled.labelled_data")
     grid = labelled.grid(60)
     source = opened(grid, inputs="t2m", targets="t2m", history=2)
     assert source.series.history == 2

@@ -1,0 +1,167 @@
+"""What people give beside arrays (names, rows, numbers, paths), checked where it comes in.
+
+Every refusal names the argument, what was expected, what came and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from ipot.errors import DataError
+
+LARGEST_SEED = 2**63 - 1
+
+
+class NoSuchSample(DataError, IndexError):
+    """A sample behind the last one; an `IndexError` too, as every sequence of Python raises."""
+
+
+def text(argument: str, given: Any) -> str:
+    """A name that is not empty."""
+    if not isinstance(given, str) or not given.strip():
+        raise DataError(f"{argument} must be a name in quotation marks, got {_shown(given)}")
+    return str(given)
+
+
+def flag(argument: str, given: Any) -> bool:
+    """True or False, and not what Python would take for one of them."""
+    if not isinstance(given, bool | np.bool_):
+        raise DataError(f"{argument} must be True or False, got {_shown(given)}")
+    return bool(given)
+
+
+def units_of(units: Any, outputs: Sequence[str]) -> tuple[str, ...]:
+    """A unit for every output, or none at all."""
+    if units is None:
+        return ()
+    if not isinstance(units, Mapping):
+        raise DataError(
+            f"units must be a mapping like {{{outputs[0]!r}: 'K'}}, got {_shown(units)}"
+        )
+    for name, unit in units.items():
+        if not isinstance(unit, str):
+            raise DataError(
+                f"units: that of {name!r} must be text like 'K' or 'm s-1', got {_shown(unit)}"
+            )
+    return tuple(units.get(output, "") for output in outputs) if units else ()
+
+
+def refuse_unknown_units(units: Any, channels: Sequence[str]) -> None:
+    """Refuse units of what is no channel: a slip of the pen would else leave one without."""
+    if unknown := [name for name in units or () if name not in channels]:
+        raise DataError(
+            f"units: there is no channel {', '.join(map(repr, unknown))}. The channels are "
+            f"{', '.join(channels)}; inputs=[...] and outputs=[...] give them names."
+        )
+
+
+def fraction(argument: str, given: Any) -> float:
+    """A number between 0 and 1."""
+    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < 1:
+        raise DataError(f"{argument} must lie between 0 and 1, like 0.8, got {_shown(given)}")
+    return float(given)
+
+
+def seed_given(given: Any) -> int:
+    """A number that randomness starts from."""
+    if not is_whole(given) or not 0 <= given <= LARGEST_SEED:
+        raise DataError(f"seed must be a whole number from 0 to 2^63 - 1, got {_shown(given)}")
+    return int(given)
+
+
+def is_whole(given: Any) -> bool:
+    """Whether this is a whole number of Python or numpy, and not True or False."""
+    return isinstance(given, Integral) and not isinstance(given, bool)
+
+
+def is_row(given: Any) -> bool:
+    """Whether this counts one sample: a whole number, or a tensor that holds one."""
+    if isinstance(given, bool | np.bool_) or len(getattr(given, "shape", ())):
+        return False
+    try:
+        operator.index(given)
+    except TypeError:
+        return False
+    return "bool" not in str(getattr(given, "dtype", ""))
+
+
+def row(index: Any, count: int) -> int:
+    """The number of one sample, from behind where it is negative."""
+    if not is_row(index):
+        raise DataError(
+            f"a sample is taken by a whole number like data[0], several by data[0:10] or "
+            f"data.select([...]), got {_shown(index)}"
+        )
+    found = operator.index(index)
+    if not -count <= found < count:
+        raise NoSuchSample(f"there is no sample {found}: of {count}, the last is {count - 1}")
+    return found
+
+
+def rows(index: Any, count: int) -> list[int]:
+    """The numbers of some samples: a slice, whole numbers, or a yes or no for every sample."""
+    if isinstance(index, slice):
+        try:
+            found = list(range(count)[index])
+        except (TypeError, ValueError) as error:
+            raise DataError(f"samples cannot be taken by {index}: {error}") from error
+    else:
+        if isinstance(index, str | bytes | Mapping) or not isinstance(index, Iterable):
+            raise DataError(f"index must be a list of whole numbers, got {_shown(index)}")
+        if isinstance(index, np.ndarray | Tensor):
+            if index.ndim != 1:
+                raise DataError(f"index must have one axis, got the shape {tuple(index.shape)}")
+            index = index.tolist()
+        given = list(index)
+        if given and all(isinstance(g, bool | np.bool_) for g in given):
+            if len(given) != count:
+                raise DataError(
+                    f"index says yes or no for {len(given)} samples, and there are {count}"
+                )
+            given = np.flatnonzero(given).tolist()
+        found = [row(g, count) for g in given]
+    if not found:
+        raise DataError("no sample is chosen")
+    return found
+
+
+def path_given(argument: str, given: Any) -> Path:
+    """A path that is not empty: an empty one is the folder that one happens to be in."""
+    if not isinstance(given, str | os.PathLike) or isinstance(os.fspath(given), bytes):
+        raise DataError(f"{argument} must be a path in quotation marks, got {_shown(given)}")
+    if not os.fspath(given):
+        raise DataError(f"{argument} is empty: say where")
+    return Path(given)
+
+
+def near(missing: Path) -> str:
+    """Names like one that is not there, beside it, as the end of a sentence; nothing where there
+    are none."""
+    folder = missing.parent
+    while not folder.is_dir() and folder != folder.parent:
+        missing, folder = folder, folder.parent
+    try:
+        there = [p.name for p in folder.iterdir() if not p.name.startswith(".")]
+    except OSError:
+        return ""
+    alike = {name.lower(): name for name in sorted(there)}
+    found = difflib.get_close_matches(missing.name.lower(), alike, n=3, cutoff=0.6)
+    said = ", ".join(str(folder / alike[name]) for name in found)
+    return f" Did you mean {said}?" if said else ""
+
+
+def _shown(given: Any) -> str:
+    """Something unexpected, in a few words."""
+    said = repr(given)
+    if isinstance(given, str | int | float | None) or len(said) <= 40:
+        return said if len(said) <= 80 else f"{said[:77]}..."
+    return f"a {type(given).__name__}"

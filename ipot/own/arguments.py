@@ -1,0 +1,154 @@
+"""Arguments of a prediction: which of them lead with samples, and each as tensors of one sample."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ipot.data.own import Layout
+from ipot.data.own_arrays import array, is_listed, tensor
+from ipot.data.own_facts import is_straight
+from ipot.errors import DataError
+from ipot.spec import Spec
+
+
+def refuse_missing(spec: Spec, layout: Layout, points: Any, values: Any, parameters: Any) -> None:
+    """Refuse what lacks, or is too much, by its name."""
+    if spec.inputs and values is None:
+        raise DataError(f"values are needed at the points: {', '.join(spec.inputs)}")
+    if not spec.inputs and values is not None:
+        raise DataError("values are given, and the model was trained without any: leave them out")
+    if values is not None and points is None:
+        raise DataError("values are given without points: say where they are, points=...")
+    if spec.parameters and parameters is None:
+        raise DataError(f"parameters are needed: {', '.join(spec.parameters)}")
+    if not spec.parameters and parameters is not None:
+        raise DataError("parameters are given, and the model was trained without any")
+    if layout.alone and points is not None:
+        raise DataError(
+            "points are given, and the model was trained on parameters alone: say where to answer "
+            "with queries=..."
+        )
+    if not layout.alone and points is None:
+        raise DataError("points are needed: the model knows its input by them")
+
+
+def led_by_samples(layout: Layout, given: dict[str, Any]) -> set[str]:
+    """Which of the arguments have an axis for samples in front, or are lists."""
+    own = {name for name, whole in given.items() if whole is not None and is_listed(whole)}
+    shapes = {n: a.shape for n, a in given.items() if a is not None and n not in own}
+    points = shapes.get("points")
+    if "values" in shapes:
+        places = shapes["values"] if layout.flat_values else shapes["values"][:-1]
+        one = points is not None and _one_grid(layout, given["points"])
+        own |= _values_by_sample(places, points, one=one)
+    elif points is not None and len(points) > 2 and not _one_grid(layout, given["points"]):
+        own.add("points")
+    if len(shapes.get("parameters", ())) > (0 if layout.flat_parameters else 1):
+        own.add("parameters")
+    return own
+
+
+def refuse_other_counts(counts: dict[str, int]) -> None:
+    """Refuse arguments that disagree on the number of samples, or have none."""
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{n} in {name}" for name, n in sorted(counts.items()))
+        raise DataError(f"the arguments disagree on the number of samples: {said}")
+    if 0 in counts.values():
+        raise DataError(f"{next(iter(counts))} holds no sample: there is nothing to answer")
+
+
+def is_by_samples(layout: Layout, places: np.ndarray, counts: dict[str, int]) -> bool:
+    """Whether places of three axes, as many as there are samples, are rows for each of them; else
+    they are one grid for all."""
+    shape = places.shape
+    alike = len(shape) > 2 and shape[0] == next(iter(counts.values()), None)
+    return alike and not _one_grid(layout, places)
+
+
+def _values_by_sample(
+    places: tuple[int, ...], points: tuple[int, ...] | None, *, one: bool
+) -> set[str]:
+    """Which of values and points have an axis for samples, by the axes of the values in front of
+    their channels. `points` are None where they are a list, and `one` grid for all or not."""
+    if points is None:
+        return {"values"}
+    if len(points) <= 2:
+        return {"values"} if len(places) > 1 else set()
+    mesh = points[:-1]
+    if places in _forms(mesh) and one:
+        return set()
+    if places[:1] == mesh[:1] and places[1:] in _forms(mesh[1:]):
+        return {"values", "points"}
+    return {"values"} if places[1:] in _forms(mesh) else set()
+
+
+def _forms(mesh: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The axes that rows on a mesh may have: those of a grid, or one for all of it."""
+    return mesh, (math.prod(mesh),)
+
+
+def _one_grid(layout: Layout, places: np.ndarray) -> bool:
+    """Whether places of three axes or more are one grid and not rows for every sample: their lines
+    are straight, or the model was trained on grids whose lines are not."""
+    if places.ndim < 3 or layout.curved:
+        return layout.curved
+    return is_straight(places)
+
+
+def places_of(
+    name: str, given: Any, columns: int, origin: np.ndarray | None, kept: dict[str, Tensor]
+) -> tuple[Tensor, tuple[int, ...]]:
+    """Coordinates as rows, and the axes that they had."""
+    if given is None:
+        return torch.zeros(0, columns), (0,)
+    found = array(name, given)
+    if found.ndim == 1 and columns == 1:
+        found = found[:, None]
+    if found.ndim < 2 or found.shape[-1] != columns:
+        raise DataError(
+            f"{name} must have {columns} coordinates in its last axis, got shape {found.shape}"
+        )
+    shape = found.shape[:-1]
+    if name not in kept:
+        rows = tensor(name, found.reshape(-1, columns), origin)
+        if not len(rows):
+            raise DataError(f"{name} holds no row")
+        if "[" in name:
+            return rows, shape
+        kept[name] = rows
+    return kept[name], shape
+
+
+def values_of(
+    name: str, given: Any, count: int, shape: tuple[int, ...], spec: Spec, layout: Layout
+) -> Tensor:
+    """Values as rows with channels."""
+    if given is None:
+        return torch.zeros(count, 0)
+    found = tensor(name, given)
+    if layout.flat_values and tuple(found.shape) in (shape, (count,)):
+        found = found.unsqueeze(-1)
+    if tuple(found.shape[:-1]) not in (shape, (count,)) or found.shape[-1] != spec.channels:
+        wanted = shape if layout.flat_values else (*shape, spec.channels)
+        raise DataError(f"{name} must have shape {wanted}, got {tuple(found.shape)}")
+    return found.reshape(count, spec.channels)
+
+
+def parameters_of(name: str, given: Any, spec: Spec, layout: Layout) -> Tensor | None:
+    """The numbers of one sample, where it has any."""
+    if given is None:
+        return None
+    found = tensor(name, given)
+    if found.ndim == 0:
+        found = found.unsqueeze(0)
+    if tuple(found.shape) != (len(spec.parameters),):
+        raise DataError(
+            f"{name} must be {len(spec.parameters)} numbers ({', '.join(spec.parameters)}), got "
+            f"shape {tuple(found.shape)}"
+        )
+    return found

@@ -1,0 +1,131 @@
+"""Encode once, ask often: what a model made of its inputs, kept between questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ipot.models.base import Latent, LatentOperator, Operator
+from ipot.own.answered import pieces
+from ipot.own.asked import Known, times_of
+from ipot.samples import Batch, Sample, collate
+
+
+class Interval(NamedTuple):
+    """An answer with bounds."""
+
+    prediction: Any
+    low: Any
+    high: Any
+
+
+class Encoded:
+    """Inputs that a `Fitted` model has encoded: `at` answers at any queries, as its `predict`."""
+
+    def __init__(self, fitted: Any, known: Known) -> None:
+        self._fitted, self._known = fitted, known
+        self._whole: list[Remembered] = []
+        model = fitted.model
+        if isinstance(model, LatentOperator):
+            self._whole = [_encoded(model, piece) for piece in pieces(list(self._probes()))]
+
+    def at(
+        self,
+        queries: Any = None,
+        *,
+        times: Any = None,
+        steps: int | None = None,
+        interval: float | None = None,
+    ) -> Any:
+        """The fields at the queries, the points unless said; all arguments are those of
+        `predict`, and so is the answer."""
+        self._fitted.refuse_level(interval)
+        known = self._known
+        question = known.at(queries, times_of(known.spec, known.layout, steps, times))
+        found: list[Tensor] = []
+        for model, piece in self._together(question.samples):
+            found += self._fitted.answers_of(model, piece)
+        return self._fitted.given_back(question, found, interval)
+
+    def _together(self, samples: list[Sample]) -> Iterator[tuple[Operator, list[Sample]]]:
+        """Samples that are answered together, and who answers."""
+        if not self._whole:  # a model that encodes and answers in one
+            yield from ((self._fitted.model, piece) for piece in pieces(samples))
+            return
+        # The inputs are in the states: what is left of them only says how many samples there are.
+        samples = [replace(s, points=s.points[:1], values=s.values[:1]) for s in samples]
+        if len(samples) > len(self._known.inputs):  # one, asked at several lists of places
+            for piece in pieces(samples):
+                yield self._whole[0].times_over(len(piece)), piece
+            return
+        for model in self._whole:
+            yield model, samples[: model.size]
+            samples = samples[model.size :]
+
+    def _probes(self) -> Iterator[Sample]:
+        """The inputs asked at a single place."""
+        spec = self._known.spec
+        nowhere = torch.zeros(1, spec.query_dimension)
+        times = times_of(spec, self._known.layout)
+        return (Sample(**one, queries=nowhere, times=times) for one in self._known.inputs)
+
+
+class Remembered(LatentOperator):
+    """A model that has encoded: whatever batch it is asked with, it answers from its own states."""
+
+    def __init__(self, inner: LatentOperator, latent: Latent) -> None:
+        super().__init__(inner.config, inner.spec)
+        self.inner: Any = inner
+        self.latent = latent
+        self._times: tuple[float, ...] = ()
+        self._states: list[Latent] = []
+
+    @property
+    def size(self) -> int:
+        """How many samples."""
+        return len(self.latent.state)
+
+    def times_over(self, count: int) -> Remembered:
+        """The one sample that it has, so many times."""
+        state, mask = self.latent
+        mask = None if mask is None else mask.expand(count, -1)
+        return Remembered(self.inner, Latent(state.expand(count, -1, -1), mask))
+
+    def encode(self, batch: Batch) -> Latent:
+        """What it knows already."""
+        return self.latent
+
+    def encode_in_chunks(
+        self, batch: Batch, prepare: Callable[[Batch], Batch], rows: int | None = None
+    ) -> Latent:
+        """The same."""
+        return self.latent
+
+    def step(self, latent: Latent) -> Latent:
+        """The inner model's."""
+        return self.inner.step(latent)
+
+    def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
+        """The inner model's, kept until it is asked for other times."""
+        if times != self._times:
+            self._times, self._states = times, self.inner.roll_on(latent, times)
+        return self._states
+
+    def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
+        """The inner model's."""
+        return self.inner.decode(latent, queries)
+
+    def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
+        """The inner model's."""
+        return self.inner.decode_all(states, queries)
+
+
+@torch.inference_mode()
+def _encoded(model: LatentOperator, samples: list[Sample]) -> Remembered:
+    batch = collate(samples).to(next(model.parameters()).device)
+    return Remembered(model, model.encode(batch)).eval()

@@ -1,0 +1,55 @@
+"""How good a fitted model is, in lines to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ipot.report.tables import percent
+
+
+def summary(scores: Mapping[str, Any], about: Mapping[str, Any]) -> list[str]:
+    """Its own error beside those of simple predictors; of several outputs, that of each.
+
+    Whatever is missing, from a model of another origin for instance, is left out.
+    """
+    counts = about.get("samples", {})
+    if "held_out" not in scores:
+        return _of_validation(scores, counts.get("validation", 0))
+    kind = "weighted relative L2 error" if scores.get("weighted") else "relative L2 error"
+    count = counts.get("held out")
+    lines = [f"{kind} on {count or 'some'} samples held out:"]
+    simple = sorted(scores.get("baselines", {}).items(), key=lambda pair: -pair[1])
+    rows = {"ipot": scores["held_out"], **dict(simple)}
+    width = max(map(len, rows))
+    lines += [f"  {name:<{width}}  {percent(error)}" for name, error in rows.items()]
+    lines += _of_channels(scores)
+    if simple and scores["held_out"] > simple[-1][1]:
+        lines.append("a simple predictor is better here: train longer, or give more samples")
+    return lines
+
+
+def _of_validation(scores: Mapping[str, Any], count: int) -> list[str]:
+    if "validation" not in scores:
+        return ["no scores"]
+    error = percent(scores["validation"])
+    if not count:
+        return [f"error on the training samples: {error}; too few to hold any out"]
+    each = "sample" if count == 1 else "samples"
+    return [f"error on {count} validation {each}: {error}; too few to hold more out"]
+
+
+def _of_channels(scores: Mapping[str, Any]) -> list[str]:
+    """A line for each of several outputs, beside the best simple predictor of it: in the total, the
+    largest decides."""
+    own = scores.get("per_channel", {})
+    if len(own) < 2:
+        return []
+    simple = scores.get("baselines_per_channel", {}).values()
+    width = max(map(len, own))
+    lines = ["of each output, beside the better of the others:"]
+    for name, error in own.items():
+        others = [per[name] for per in simple if name in per]
+        beside = f", {percent(min(others))}" if others else ""
+        lines.append(f"  {name:<{width}}  {percent(error)}{beside}")
+    return lines

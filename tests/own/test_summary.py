@@ -1,0 +1,51 @@
+"""What is said of a fitted model, whatever is known of it."""
+
+import pytest
+
+from ipot.own.summary import summary
+
+SCORES = {
+    "validation": 0.02,
+    "held_out": 0.031,
+    "baselines": {"linear": 0.05, "mean": 0.5},
+    "per_channel": {"u": 0.01, "p": 0.04},
+    "baselines_per_channel": {"linear": {"u": 0.02, "p": 0.06}, "mean": {"u": 0.4, "p": 0.5}},
+}
+ABOUT = {"samples": {"validation": 4, "held out": 12}}
+
+
+def test_errors_stand_beside_those_of_simple_predictors():
+    lines = summary(SCORES, ABOUT)
+    assert lines[0] == "relative L2 error on 12 samples held out:"
+    assert [line.split()[0] for line in lines[1:4]] == ["ipot", "mean", "linear"]
+    assert "simple predictor" not in " ".join(lines)
+
+
+def test_several_outputs_have_a_line_each():
+    lines = summary(SCORES, ABOUT)
+    assert [line.split()[:1] for line in lines[-2:]] == [["u"], ["p"]]
+    assert "1.00 %, 2.00 %" in lines[-2]
+    one = SCORES | {"per_channel": {"u": 0.031}}
+    assert "each output" not in " ".join(summary(one, ABOUT))
+
+
+def test_it_says_so_where_a_simple_predictor_is_better():
+    assert "simple predictor is better" in summary(SCORES | {"held_out": 0.06}, ABOUT)[-1]
+
+
+def test_weights_are_named():
+    assert summary(SCORES | {"weighted": True}, ABOUT)[0].startswith("weighted relative L2")
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "on the training samples"), (1, "1 validation sample:"), (3, "samples:")],
+)
+def test_few_samples_have_what_there_is(count, said):
+    assert said in summary({"validation": 0.1}, {"samples": {"validation": count}})[0]
+
+
+@pytest.mark.parametrize("missing", [*SCORES, "about", "all"])
+def test_what_is_missing_is_left_out(missing):
+    scores = {} if missing == "all" else {k: v for k, v in SCORES.items() if k != missing}
+    assert summary(scores, {} if missing == "about" else ABOUT)
