@@ -21,6 +21,17 @@ torch.set_num_threads(1)
 settings.register_profile("ipot", deadline=None, max_examples=30)
 settings.load_profile("ipot")
 
+UNCHECKED = ("bench", "commands", "recipes")
+"""Folders whose tests run what others check the shapes of: without the check, in half the time."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave some folders to the session without the check."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).parts[0] in UNCHECKED:
+            item.add_marker(pytest.mark.plain)
+
 
 @pytest.fixture
 def data_root() -> Path:

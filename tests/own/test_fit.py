@@ -455,6 +455,6 @@ def test_it_beats_the_linear_model_where_the_operator_is_not_linear():
     c = tiny.random(3).standard_normal((160, 2))
     a = c @ np.stack([np.cos(2 * np.pi * line), np.sin(2 * np.pi * line)])
     data = Dataset.from_arrays(points=line, values=a, targets=a**2, periods={0: 1.0})
-    scores = quick(data, epochs=30, model={"width": 32, "blocks": 1, "latents": 16}).scores
+    scores = quick(data, epochs=60, model={"width": 32, "blocks": 1, "latents": 16}).scores
     assert scores["held_out"] < 2 / 3 * min(scores["baselines"].values())
     assert scores["held_out"] < 0.2 * scores["baselines"]["linear (PCA)"]
