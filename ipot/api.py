@@ -12,13 +12,14 @@ import torch
 
 from ipot.data import fill
 from ipot.data.own import Dataset, Layout
-from ipot.data.own_given import near, path_given
+from ipot.data.own_given import flag, near, path_given
 from ipot.device import choose
-from ipot.errors import DataError, RunError, Unsupported
+from ipot.errors import DataError, RunError, UnknownName, Unsupported
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.predict import predict
 from ipot.labelled.series import Series
 from ipot.models.base import Operator
+from ipot.own.continued import refuse_run
 from ipot.own.fit import fit
 from ipot.own.surrogate import Fitted
 from ipot.problems.base import GridProblem, Problem
@@ -48,7 +49,7 @@ __all__ = [
     "run",
 ]
 
-
+WEIGHTS_OF_A_RUN = ("best", "last")
 CHECKED_AT_ONCE = 1 << 20
 """Rows of an array that are looked at in one go."""
 KEPT = (np.float16, np.float32, np.float64)
@@ -168,8 +169,17 @@ def load(
     A saved model whose code lives outside this package is loaded only where it is `trusted`.
     """
     place, path = choose(device), path_given("path", path)
+    trusted = flag("trusted", trusted)
+    if weights not in WEIGHTS_OF_A_RUN:
+        raise UnknownName(f"unknown weights {weights!r}. Known: {', '.join(WEIGHTS_OF_A_RUN)}")
+    refuse_run(path)
     _refuse_no_model(path)
     if is_saved(path):
+        if weights != "best":
+            raise Unsupported(
+                f"weights={weights!r} is for the folder of a run, and {path} is a saved model, "
+                "which has its best weights alone: leave it out"
+            )
         return _fitted(path, place, trusted=trusted)
     model, settings = restore(path, place, weights)
     return Surrogate(model, settings, place)

@@ -22,7 +22,7 @@ def choose(name: str | torch.device = "auto") -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise Unsupported(f"--device {name}: torch sees no GPU here; use --device cpu or auto")
+        raise Unsupported(f"device {name}: torch sees no GPU here; use cpu or auto")
     try:
         return torch.device(name)
     except RuntimeError as error:

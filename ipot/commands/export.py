@@ -10,6 +10,7 @@ import tyro
 
 from ipot.api import load
 from ipot.commands.common import emit, parse, say
+from ipot.errors import DataError
 from ipot.report.tables import bytes_
 from ipot.saved.export import export
 
@@ -35,6 +36,8 @@ class Export:
     output ends unless said."""
     tolerance: float = 1e-5
     """The largest difference to the model that is let through, relative to the largest number."""
+    overwrite: bool = False
+    """Write over a file that is there already."""
     json: bool = False
     """Print a JSON summary."""
 
@@ -42,6 +45,10 @@ class Export:
 def main(arguments: list[str]) -> None:
     """Run the command."""
     flags = parse(Export, arguments, "export")
+    if flags.output.exists() and not flags.overwrite:
+        raise DataError(
+            f"--output {flags.output} is there already: choose another, or add --overwrite"
+        )
     surrogate = load(flags.folder, device="cpu")
     layout = getattr(surrogate, "layout", None)  # a run of a problem of ours has none
     summary = export(
@@ -51,6 +58,7 @@ def main(arguments: list[str]) -> None:
         format=flags.format or flags.output.suffix.removeprefix("."),
         tolerance=flags.tolerance,
         origin=() if layout is None else layout.origin,
+        points=None if layout is None else not layout.alone,
     )
     if flags.json:
         emit(summary)

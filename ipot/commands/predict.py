@@ -79,6 +79,7 @@ def main(arguments: list[str]) -> None:
     flags = parse(Predict, arguments, "predict")
     surrogate = load(flags.run, device=flags.device)
     _refuse_own_input(flags)
+    _refuse_there(flags)
     if isinstance(surrogate, Fitted):
         _answer_fitted(flags, surrogate)
         return
@@ -132,7 +133,6 @@ def _answer_fitted(flags: Predict, model: Fitted) -> None:
     foreign = [n for n in ("fill", "grid", "rows") if getattr(flags, n) is not None]
     if foreign:
         raise Unsupported(f"--{foreign[0]} is for runs of built-in problems: leave it out")
-    _refuse_there(flags)
     half = flags.precision == "bf16"
     with torch.autocast(model.device.type, torch.bfloat16, enabled=half):
         summary = answer_own(

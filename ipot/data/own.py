@@ -138,7 +138,12 @@ class Dataset:
         ]
         return cls.of(
             data,
-            layout=replace(layout, curved=any(curved)),
+            layout=replace(
+                layout,
+                curved=any(curved),
+                own_points=axes[0] == 3 and _by_sample(given.get("points")),
+                own_queries=axes[1] == 3 and _by_sample(given.get("queries")),
+            ),
             inputs=inputs,
             outputs=outputs,
             parameter_names=parameter_names,
@@ -289,6 +294,11 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"<ipot.Dataset: {'; '.join(self.describe())}>"
+
+
+def _by_sample(places: Column | None) -> bool:
+    """Whether there are rows for every sample."""
+    return places is not None and places.shared is None
 
 
 def _axes(places: Any) -> int:

@@ -92,6 +92,7 @@ def array(name: str, given: Any) -> np.ndarray:
     """One argument as an array of real numbers; nothing is copied that need not be."""
     if given is None:
         raise DataError(f"{name} is None: give an array of numbers")
+    refuse_frame(name, given)
     if isinstance(given, Tensor):
         given = _of_torch(name, given)
     if isinstance(given, np.ma.MaskedArray):
@@ -179,6 +180,16 @@ def same_count(columns: Sequence[Column]) -> int:
     if not count:
         raise DataError(f"{next(iter(counts))} holds no sample: there is nothing to learn from")
     return count
+
+
+def refuse_frame(name: str, given: Any) -> None:
+    """Refuse tables with named columns, whose names would be passed over."""
+    if hasattr(given, "columns") and hasattr(given, "to_numpy"):
+        columns = ", ".join(repr(str(c)) for c in list(given.columns)[:3])
+        raise DataError(
+            f"{name} is a table whose columns have names, and arrays go by order. Say which: "
+            f"{name}=table[[{columns}]].to_numpy()"
+        )
 
 
 def _of_torch(name: str, given: Tensor) -> np.ndarray:

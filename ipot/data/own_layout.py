@@ -24,6 +24,10 @@ class Layout:
     """Taken off the coordinates, which would be rounded too much so far from zero."""
     curved: bool = False
     """Places had the axes of a grid whose lines are not straight."""
+    own_points: bool = False
+    """Points were an array (S, N, D), rows for every sample: such arrays are no grid later."""
+    own_queries: bool = False
+    """The same of the queries."""
     alone: bool = False
     """Samples had no points: their parameters alone tell them apart."""
     times: tuple[float, ...] = ()

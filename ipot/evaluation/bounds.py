@@ -78,9 +78,15 @@ def read_off(scores: list[Tensor], scale: Tensor) -> Bounds:
     quantiles = torch.empty(len(levels), times, channels)
     for t in range(times):
         for k in range(channels):
-            quantiles[:, t, k] = _quantiles([s[t, :, k] for s in thinned], levels).float()
+            quantiles[:, t, k] = _narrowed(_quantiles([s[t, :, k] for s in thinned], levels))
     maxima = torch.stack([s.max() for s in scores]).sort().values
-    return Bounds(levels, quantiles, maxima.float(), scale.float())
+    return Bounds(levels, quantiles, _narrowed(maxima), scale.float())
+
+
+def _narrowed(scores: Tensor) -> Tensor:
+    """In float32, where one that is too large is the largest there is: where all other samples have
+    no residual at all, the scale is next to nothing."""
+    return scores.clamp_max(torch.finfo(torch.float32).max).float()
 
 
 def _quantiles(scores: list[Tensor], levels: Tensor) -> Tensor:

@@ -53,22 +53,28 @@ def predict(
         answer = replayed(model, batch, lambda batch: _predict(model, batch, home, None, None))
         if answer is not None:
             return answer
-    return _predict(model, batch, home, rows, out)
+    # Around this and not around what is captured: a graph that does not fit is done without.
+    with _room(_most(rows)):
+        return _predict(model, batch, home, rows, out)
+
+
+def _most(rows: int | None) -> int:
+    """Rows that are taken at once."""
+    return min(rows or QUERIES_AT_ONCE, MOST_ROWS)
 
 
 def _predict(
     model: Operator, batch: Batch, home: _Home, rows: int | None, out: Tensor | None
 ) -> Tensor:
-    most = min(rows or QUERIES_AT_ONCE, MOST_ROWS)
+    most = _most(rows)
     answers = _Answers(batch, len(model.spec.outputs), out)
-    with _room(most):
-        if home.holds(batch) and _small(batch, most, rows):
-            answers.put(slice(None), slice(None), model(batch))
-        elif isinstance(model, LatentOperator):
-            _decode_in_chunks(model, batch, home, answers, rows and most)
-        else:
-            _ask_in_chunks(model, batch, home, answers, most)
-        return answers.whole()
+    if home.holds(batch) and _small(batch, most, rows):
+        answers.put(slice(None), slice(None), model(batch))
+    elif isinstance(model, LatentOperator):
+        _decode_in_chunks(model, batch, home, answers, rows and most)
+    else:
+        _ask_in_chunks(model, batch, home, answers, most)
+    return answers.whole()
 
 
 def predictions(

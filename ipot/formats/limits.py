@@ -47,6 +47,11 @@ def require_file(path: Path) -> Path:
         raise DataError(f"{path} cannot be opened: {_reason(error)}") from error
 
 
+def is_pattern(path: Path | str) -> bool:
+    """Whether it stands for several files, like `data/*.nc`."""
+    return any(mark in str(path) for mark in "*?[")
+
+
 def nothing_at(path: Path) -> DataError:
     """The refusal of a path where there is nothing, with what is there that is called alike."""
     known = "A file or folder of npz, npy, CSV, Parquet, HDF5, VTU, VTP, netCDF, Zarr or GRIB is"
@@ -56,7 +61,10 @@ def nothing_at(path: Path) -> DataError:
     else:
         return DataError(f"{path} is not there. {known} expected.")
     lost = path.relative_to(folder).parts[0]
-    there = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+    try:
+        there = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+    except OSError:
+        return DataError(f"{path} is not there, and {folder} cannot be looked into.")
     near = difflib.get_close_matches(lost, there, 3, 0.6)
     near += [n for n in there if n not in near and Path(n).stem == Path(lost).stem]
     where = "the current folder" if str(folder) == "." else str(folder)

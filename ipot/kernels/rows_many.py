@@ -22,7 +22,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ipot.kernels.rows_backward import DENSITY, norm_back
+from ipot.kernels.rows_backward import DENSITY, norm_back, norm_sums
 from ipot.kernels.rows_forward import HALF_ROOT, attended, line, put, standardise, take
 from ipot.kernels.rows_layout import depth, pieces, share
 
@@ -137,8 +137,7 @@ def leave(
     put(rounded, row, live, channel, D, dstart)
     target = sums + tl.program_id(0).to(tl.int64) * (2 * F + 4 * D) + 2 * F + D
     tl.store(target + channel, tl.sum(dstart, 0))
-    tl.store(target + D + channel, tl.sum(back * values, 0))
-    tl.store(target + 2 * D + channel, tl.sum(back, 0))
+    norm_sums(back, values, target + D, channel, D)
 
 
 @triton.jit
@@ -191,7 +190,7 @@ def finish_back(
         some = share(hidden, 64)
         within = sizes | block | {"HIDDEN": some}
         gate[(blocks, hidden // some)](gates, units, packed, sums, rows, **within)
-        gradient = torch.empty_like(packed)
+        gradient = torch.empty_like(packed, dtype=torch.float32)
         into_grad, weight_grad, out_grad = _weights(gradient, width, hidden, inner)
         _product(gates, normed, into_grad)
         _product(rounded, units, weight_grad)
@@ -202,7 +201,7 @@ def finish_back(
         fold[(pieces(sums.shape[1], few),)](
             sums, gradient, blocks, INNER=inner, BLOCKS=depth(blocks, 256), COLUMNS=few, **sizes
         )
-    return dx, rounded @ out_weight, gradient
+    return dx, rounded @ out_weight, gradient.to(packed.dtype)
 
 
 def _weights(packed: Tensor, width: int, hidden: int, inner: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,10 +1,11 @@
 """Attention of few queries over keys without limit, which come chunk by chunk and are not kept.
 
 Each chunk gives its own answer and the logarithm of the sum of its weights, and these are enough to
-join chunks exactly. Only the running sums are held, as many as there are queries. The backward pass
-makes every chunk once more: from the joined logarithm follow the weights that its keys had among
-all of them, from these the gradients of its keys and values, and these go on to whatever the chunk
-was made from. So memory depends on the size of a chunk and not on the number of keys.
+join chunks exactly. Only the answers of a few chunks are held, each as large as the queries. The
+backward pass makes every chunk once more: from the joined logarithm follow the weights that its
+keys had among all of them, from these the gradients of its keys and values, and these go on to
+whatever the chunk was made from. So memory depends on the size of a chunk and not on the number of
+keys.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from ipot.nn.chunks import Chunks
 from ipot.nn.paths import path_of
 
 JOINED_AT_ONCE = 32
-"""Chunks whose answers are kept before they become one."""
+"""Chunks whose answers are kept before they become one ..."""
+NUMBERS_KEPT = 1 << 21
+"""... or fewer, where these are as many numbers: joining holds some copies in float64."""
 
 
 @torch.compiler.disable
@@ -122,7 +125,8 @@ class _Running:
     def add(self, out: Tensor, lse: Tensor) -> None:
         """Take in a chunk."""
         self.parts.append((out, lse))
-        if len(self.parts) >= JOINED_AT_ONCE:
+        most = max(2, min(JOINED_AT_ONCE, NUMBERS_KEPT // max(1, out.numel())))
+        if len(self.parts) >= most:
             self.parts = [self._join()]
 
     def joined(self) -> tuple[Tensor, Tensor]:

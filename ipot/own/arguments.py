@@ -44,9 +44,9 @@ def led_by_samples(layout: Layout, given: dict[str, Any]) -> set[str]:
     points = shapes.get("points")
     if "values" in shapes:
         places = shapes["values"] if layout.flat_values else shapes["values"][:-1]
-        one = points is not None and _one_grid(layout, given["points"])
+        one = points is not None and _one_grid(layout, given["points"], layout.own_points)
         own |= _values_by_sample(places, points, one=one)
-    elif points is not None and len(points) > 2 and not _one_grid(layout, given["points"]):
+    elif len(points or ()) > 2 and not _one_grid(layout, given["points"], layout.own_points):
         own.add("points")
     if len(shapes.get("parameters", ())) > (0 if layout.flat_parameters else 1):
         own.add("parameters")
@@ -62,12 +62,12 @@ def refuse_other_counts(counts: dict[str, int]) -> None:
         raise DataError(f"{next(iter(counts))} holds no sample: there is nothing to answer")
 
 
-def is_by_samples(layout: Layout, places: np.ndarray, counts: dict[str, int]) -> bool:
+def is_by_samples(layout: Layout, places: np.ndarray, counts: dict[str, int], *, own: bool) -> bool:
     """Whether places of three axes, as many as there are samples, are rows for each of them; else
-    they are one grid for all."""
+    they are one grid for all. `own` says that they were rows for each in training."""
     shape = places.shape
     alike = len(shape) > 2 and shape[0] == next(iter(counts.values()), None)
-    return alike and not _one_grid(layout, places)
+    return alike and not _one_grid(layout, places, own)
 
 
 def _values_by_sample(
@@ -92,9 +92,12 @@ def _forms(mesh: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     return mesh, (math.prod(mesh),)
 
 
-def _one_grid(layout: Layout, places: np.ndarray) -> bool:
+def _one_grid(layout: Layout, places: np.ndarray, own: bool) -> bool:
     """Whether places of three axes or more are one grid and not rows for every sample: their lines
-    are straight, or the model was trained on grids whose lines are not."""
+    are straight, or the model was trained on grids whose lines are not. Rows that lie on lines,
+    like sensors at another height in each sample, look the same: as in training they are `own`."""
+    if own and places.ndim == 3:
+        return False
     if places.ndim < 3 or layout.curved:
         return layout.curved
     return is_straight(places)

@@ -81,7 +81,7 @@ class Known:
         queries = queries if listed else array("queries", queries)
         counts = self.counts | ({"queries": len(queries)} if listed else {})
         refuse_other_counts(counts)
-        own = listed or is_by_samples(self.layout, queries, counts)
+        own = listed or is_by_samples(self.layout, queries, counts, own=self.layout.own_queries)
         kept: dict[str, Tensor] = {}
         samples, shapes = [], []
         # One sample alone may be asked at several lists of places.
@@ -125,7 +125,11 @@ def known(
     counts = {name: len(given[name]) for name in sorted(own)}
     refuse_other_counts(counts)
     places = given["points"]
-    if places is not None and "points" not in own and is_by_samples(layout, places, counts):
+    if (
+        places is not None
+        and "points" not in own
+        and is_by_samples(layout, places, counts, own=layout.own_points)
+    ):
         own.add("points")
     origin = np.asarray(layout.origin) if layout.origin else None
     # One array for all samples is converted once.

@@ -28,11 +28,13 @@ def predict_case(
     """A case with the answers of a model as fields beside those that it has.
 
     They are at the points, or on the cells where the targets of the training were; `other` is
-    another case, like the mesh of tomorrow, that they are to be for. A field of the same name that
-    is there already stays, and the answer is called NAME_predicted.
+    another case, like the mesh of tomorrow, whose places they are to be at: the answer has nothing
+    else of it. A field of the same name that is there already stays, and the answer is called
+    NAME_predicted.
     """
     spec, where = model.spec, _where(model.about, "where")
-    target = case if other is None else other
+    # Of another case only its places count: its fields and parameters are those of another input.
+    target = case if other is None else replace(other, fields={}, cell_fields={}, parameters={})
     queries = _cut(_places(target, where), spec.query_dimension, target)
     given: dict[str, Any] = {}
     if not model.layout.alone:
@@ -52,7 +54,7 @@ def predict_case(
     named = {f"{name}_predicted" if name in there else name: name for name in found}
     units |= {new: units[old] for new, old in named.items() if old in units}
     fields = {**there, **{new: found[old] for new, old in named.items()}}
-    told = {"units": units, "name": case.name or target.name}
+    told = {"units": units, "name": case.name or target.name, "parameters": case.parameters}
     if where == "cells":
         return replace(target, cell_fields=fields, **told)
     return replace(target, fields=fields, **told)

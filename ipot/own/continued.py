@@ -11,10 +11,12 @@ from typing import Any
 
 from ipot.config import Run, environment, from_dict, to_dict
 from ipot.data.own import Dataset
+from ipot.data.own_given import path_given
 from ipot.errors import RunError
 from ipot.models.ipot import Config
 from ipot.own.sizing import Plan
-from ipot.saved.folder import refuse_target
+from ipot.saved.config_file import read_json
+from ipot.saved.folder import is_saved, read_saved, refuse_current, refuse_target
 from ipot.training.settings import Training
 
 KIND = "own data"
@@ -40,23 +42,25 @@ def working_folder(out: Path | str | None, resume: Path | str | None) -> Iterato
     A folder that is taken, or cannot be written to, is refused at once; where nothing came of the
     fit, none is left behind.
     """
-    if out is not None and resume is not None and Path(out) != Path(resume):
+    out = None if out is None else path_given("out", out)
+    resume = None if resume is None else path_given("resume", resume)
+    if out is not None and resume is not None and out != resume:
         raise RunError(f"out={out} and resume={resume} are two folders: give one")
     if resume is not None:
-        if not Run(Path(resume) / TRAINING).config_file.is_file():
+        if not Run(resume / TRAINING).config_file.is_file():
             raise RunError(f"resume={resume}: there is no run to go on with. Start one by out=...")
         # Now, and not when the model is to be saved at the end.
-        refuse_target(Path(resume), overwrite=True)
-        yield Path(resume)
+        refuse_target(resume, overwrite=True)
+        yield resume
         return
     if out is None:
         with tempfile.TemporaryDirectory(prefix="ipot-") as name:
             yield Path(name)
         return
-    folder = Path(out)
-    made = _made(folder)
+    refuse_current(out, "out=")
+    made = _made(out)
     try:
-        yield folder
+        yield out
     except BaseException:
         _unmade(made)
         raise
@@ -103,6 +107,18 @@ def stored(run: Run, told: Mapping[str, Any]) -> dict[str, Any]:
     return content
 
 
+def refuse_another(folder: Path, content: dict[str, Any]) -> None:
+    """Refuse to go on with a run beside which another model was saved: it would be replaced."""
+    if not is_saved(folder):
+        return
+    data = read_saved(folder).about.get("data")
+    if data is not None and data != content["data"]:
+        raise RunError(
+            f"resume={folder}: the model that is saved there is not of the run that lies beside it "
+            f"as {TRAINING}, and would be replaced. Move one of them to another folder."
+        )
+
+
 def continued(content: dict[str, Any], run: Run, data: Dataset) -> Plan:
     """The settings of a run that was stopped, if it was on these data."""
     if content["data"] != fingerprint(data):
@@ -117,6 +133,30 @@ def continued(content: dict[str, Any], run: Run, data: Dataset) -> Plan:
         content["normalize"],
         (f"going on with {run.path.parent}",),
     )
+
+
+def refuse_run(path: Path) -> None:
+    """Refuse to load the run of a fit, which is no model yet, or lies in the folder of one."""
+    around = (path.parent,) if path.name == TRAINING else ()
+    for folder in (path, *around):
+        if not _holds_run(folder):
+            continue
+        if is_saved(folder):
+            if folder != path:
+                raise RunError(f"{path} is the run that a saved model comes from: load {folder}")
+            return
+        raise RunError(
+            f"{folder} holds a run that was stopped, or still trains, and no model yet: go on with "
+            f"ipot.fit(data, resume={str(folder)!r}), or `ipot fit ... --resume {folder}`"
+        )
+
+
+def _holds_run(folder: Path) -> bool:
+    """Whether a fit has begun in a folder."""
+    try:
+        return read_json(Run(folder / TRAINING).config_file).get("kind") == KIND
+    except RunError:
+        return False
 
 
 def fingerprint(data: Dataset) -> str:

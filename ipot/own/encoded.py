@@ -82,8 +82,7 @@ class Remembered(LatentOperator):
         super().__init__(inner.config, inner.spec)
         self.inner: Any = inner
         self.latent = latent
-        self._times: tuple[float, ...] = ()
-        self._states: list[Latent] = []
+        self._kept: tuple[tuple[float, ...], list[Latent]] | None = None
 
     @property
     def size(self) -> int:
@@ -112,9 +111,10 @@ class Remembered(LatentOperator):
 
     def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
         """The inner model's, kept until it is asked for other times."""
-        if times != self._times:
-            self._times, self._states = times, self.inner.roll_on(latent, times)
-        return self._states
+        kept = self._kept  # read once: another thread may ask for other times meanwhile
+        if kept is None or kept[0] != times:
+            kept = self._kept = times, self.inner.roll_on(latent, times)
+        return kept[1]
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """The inner model's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import signal
 import sys
 import time
@@ -15,6 +16,7 @@ import torch
 
 from ipot.config import Run, environment, to_dict
 from ipot.data.own import Dataset
+from ipot.data.own_given import flag
 from ipot.data.statistics import Moments, Statistics
 from ipot.device import choose
 from ipot.errors import DataError
@@ -26,12 +28,13 @@ from ipot.own.continued import (
     TRAINING,
     Interrupted,
     continued,
+    refuse_another,
     started,
     stored,
     working_folder,
 )
-from ipot.own.sizing import Plan, plan, refuse_settings
-from ipot.own.sources import Source, opened
+from ipot.own.sizing import Plan, plan, refuse_misspelt, refuse_settings
+from ipot.own.sources import PLACES, SERIES, Source, opened
 from ipot.own.surrogate import Fitted
 from ipot.recipes.experiment import build_model
 from ipot.threads import use_quickest
@@ -92,15 +95,19 @@ def fit(
     With `out` the model is saved there, and checkpoints on the way; `resume` goes on with a run
     that was stopped there, on the same data and with the settings that it was started with.
     """
+    refuse_misspelt(options, _arguments())
+    quiet = flag("quiet", quiet)
     say = _silent if quiet else _aloud
     place = choose(device)
     told = {"model": model, "training": training, "minutes": minutes, "epochs": epochs}
     refuse_settings(preset=preset, seed=seed, **told)
+    seed = int(seed)
     with working_folder(out, resume) as folder:
         run, before = Run(folder / TRAINING), None
         if resume is not None:
             asked = {"preset": preset if preset != "default" else None, "seed": seed or None}
             before = stored(run, told | asked)
+            refuse_another(folder, before)
             seed = before["seed"]
         source = opened(data, inputs=inputs, targets=targets, parameters=parameters, **options)
         data, splits = source.data, _splits(source, seed)
@@ -126,12 +133,19 @@ def fit(
             raise Interrupted(signal.SIGINT, kept) from None
         fitted.series = source.series
         fitted.about |= {"seconds": round(time.monotonic() - begun, 1), "columns": source.columns}
+        fitted.about["data"] = run.config()["data"]
         for line in fitted.summary():
             say(line)
         if kept is not None:
             fitted.save(folder, overwrite=True)
             say(f"saved: {folder}")
     return fitted
+
+
+def _arguments() -> set[str]:
+    """What `fit` may be told by name, its options among it."""
+    told = {*inspect.signature(fit).parameters, *inspect.signature(opened).parameters}
+    return (told | {*SERIES, *PLACES}) - {"source", "options"}
 
 
 def _splits(source: Source, seed: int) -> Splits:
@@ -199,6 +213,7 @@ def _finished(
     """The trained model with its scores, and bounds from samples that it has not seen."""
     data, held = splits.train, splits.held_out
     scores: dict[str, Any] = {"validation": result.best_validation}
+    scores["balanced"] = len(data.spec.outputs) > 1
     bounds = None
     if held is not None:
         device = next(operator.parameters()).device
@@ -233,7 +248,7 @@ def _finished(
 
 
 def _total(scores: Scores) -> float:
-    """One number, weighted where there are weights: it is what was trained for."""
+    """One number, weighted where there are weights, as in training."""
     weighted = scores.weighted_relative_l2
     return scores.relative_l2 if weighted is None else weighted
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from dataclasses import replace
 
 import torch
 
+from ipot.data.own_layout import Layout
 from ipot.errors import DataError
 from ipot.nn.globe import GLOBAL
 from ipot.samples import Batch, Sample
 from ipot.spec import Spec
+
+DEFAULT = re.compile(r"(value|target|parameter)(_\d+)?")
+"""Names that data have where nobody gave any."""
 
 
 def refuse_other_kind(spec: Spec, given: Spec) -> None:
     """Refuse data of other channels, coordinates or places than those of the model."""
     for name in ("inputs", "outputs", "parameters"):
         own, other = getattr(spec, name), getattr(given, name)
-        # Data without names count by their order; the same names in another order do not.
-        if len(own) != len(other) or (own != other and set(own) == set(other)):
+        # Data without names count by their order; others by their names.
+        if len(own) != len(other) or (own != other and _named(own) and _named(other)):
             raise DataError(
                 f"the model has {len(own)} {name} ({', '.join(own) or 'none'}), the data "
                 f"{len(other)} ({', '.join(other) or 'none'})"
@@ -36,12 +42,49 @@ def refuse_other_kind(spec: Spec, given: Spec) -> None:
         )
 
 
+def refuse_other_layout(spec: Spec, layout: Layout, given: Layout) -> None:
+    """Refuse data that were given in another way: with times or without, by parameters alone or
+    with points, or at times that are no steps of the model."""
+    if layout.timed != given.timed:
+        own, other = ("with", "without") if layout.timed else ("without", "with")
+        raise DataError(f"the model was trained on targets {own} times, the data are {other} them")
+    if layout.alone != given.alone:
+        own, other = ("no points", "points") if layout.alone else ("points", "no points")
+        raise DataError(f"the model was trained on samples with {own}, the data have {other}")
+    steps = [time / spec.dt for time in given.times]
+    if any(abs(step - round(step)) > 1e-3 or round(step) < 1 for step in steps):
+        raise DataError(
+            f"times of the data, {list(given.times)}, are no multiples of the model's step, "
+            f"{spec.dt:g}"
+        )
+    if given.times and layout.times and max(given.times) > (1 + 1e-6) * max(layout.times):
+        warnings.warn(
+            f"the data go to time {max(given.times):g}, and the model has seen "
+            f"{max(layout.times):g}: an extrapolation, not to be trusted",
+            stacklevel=4,
+        )
+
+
+def _named(names: tuple[str, ...]) -> bool:
+    """Whether somebody gave these names."""
+    return not all(DEFAULT.fullmatch(name) for name in names)
+
+
 def refuse_other_sample(spec: Spec, sample: Sample) -> None:
     """Refuse a sample of other channels or coordinates than the model's."""
     try:
         spec.check(sample)
     except DataError as error:
         raise DataError(f"sample is not of the model's kind: {error}") from error
+
+
+def points_as_queries(batch: Batch, spec: Spec) -> tuple[Batch, Spec]:
+    """The points of a batch in the place of its queries, to look for places outside by."""
+    points, mask = batch.points, batch.point_mask
+    if mask is not None:  # what lies in the padding is nowhere
+        points = points.expand(len(mask), -1, -1)[mask].unsqueeze(0)
+    bare = replace(batch, queries=points, query_mask=None, targets=None, weights=None)
+    return bare, replace(spec, query_domain=spec.domain, query_periods=spec.periods)
 
 
 def turned(batch: Batch, spec: Spec) -> tuple[Batch, Spec]:

@@ -7,10 +7,12 @@ are as fine as the points can tell. `docs/design.md` has the measurements behind
 
 from __future__ import annotations
 
+import difflib
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import torch
@@ -18,9 +20,10 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from ipot.data.own import Dataset
-from ipot.errors import Unsupported
+from ipot.errors import RunError, UnknownName, Unsupported
 from ipot.models.ipot import Config
 from ipot.recipes import paper
+from ipot.saved.facts_json import from_value, plain, shown
 from ipot.spec import Bounds
 from ipot.training.settings import Training
 
@@ -87,6 +90,9 @@ def plan(
     points, queries, steps = typical_sizes(data)
     if minutes is None and epochs is None:
         minutes = MINUTES
+    # Numbers of numpy are written down as Python's, or not at all.
+    minutes = None if minutes is None else float(minutes)
+    epochs = None if epochs is None else int(epochs)
     frequency = _frequency(data)
     chosen = Config(
         width=budget.width,
@@ -130,24 +136,56 @@ def refuse_settings(
         raise Unsupported(f"seed must be a whole number from 0 to 2^63 - 1, got {seed!r}")
     if epochs is not None and not (_whole(epochs) and epochs > 0):
         raise Unsupported(f"epochs must be a whole number of at least 1, got {epochs!r}")
-    if minutes is not None and not (isinstance(minutes, Real) and 0 < minutes < math.inf):
+    if minutes is not None and not (_real(minutes) and 0 < minutes < math.inf):
         raise Unsupported(f"minutes must be a positive number, got {minutes!r}")
-    for name, kind, given in (("model", Config, model), ("training", Training, training)):
-        known = [f.name for f in fields(kind)]
-        if unknown := [key for key in given or {} if key not in known]:
-            raise Unsupported(
-                f"{name}: no such setting as {', '.join(map(repr, unknown))}. Known: "
-                f"{', '.join(known)}"
-            )
+    _given("model", Config, model)
+    _given("training", Training, training)
 
 
-def _changed(name: str, settings: Any, changes: dict[str, Any] | None) -> Any:
+def refuse_misspelt(given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse arguments that are almost known ones, and say which are meant."""
+    known = sorted(known)
+    for name in given:
+        if name not in known and (alike := difflib.get_close_matches(name, known, n=1)):
+            raise UnknownName(f"ipot.fit has no argument {name!r}. Did you mean {alike[0]}?")
+
+
+def _given(name: str, kind: type, given: Any) -> dict[str, Any]:
+    """Settings that somebody gave, each of the type that it is to have."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        example = '{"width": 96}' if name == "model" else '{"batch": 20}'
+        raise Unsupported(
+            f"{name} must be a dictionary of settings, like {example}, got {shown(given)}"
+        )
+    known = [f.name for f in fields(kind)]
+    if unknown := [key for key in given if key not in known]:
+        raise Unsupported(
+            f"{name}: no such setting as {', '.join(map(repr, unknown))}. Known: {', '.join(known)}"
+        )
+    hints, found = get_type_hints(kind), {}
+    for key, value in given.items():
+        where = f"{name}.{key}"
+        try:
+            found[key] = from_value(hints[key], plain(value, where, exact=True), where)
+        except RunError as error:
+            # The words are those of a file, which has no None.
+            raise Unsupported(str(error).replace(" or null, got", " or None, got")) from error
+    return found
+
+
+def _changed(name: str, settings: Any, given: dict[str, Any] | None) -> Any:
     """Settings with some of them changed."""
-    changes = {k: tuple(v) if isinstance(v, list) else v for k, v in (changes or {}).items()}
+    changes = _given(name, type(settings), given)
     try:
         return replace(settings, **changes)
     except (TypeError, ValueError) as error:
         raise Unsupported(f"{name}={changes}: {error}") from error
+
+
+def _real(number: Any) -> bool:
+    return isinstance(number, Real) and not isinstance(number, bool)
 
 
 def _whole(number: Any) -> bool:

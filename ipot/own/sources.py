@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from ipot.data.own import Dataset
-from ipot.data.own_given import near, path_given
+from ipot.data.own_given import path_given
 from ipot.errors import DataError, UnknownName
 from ipot.formats import Case, CaseReader, Trajectories, kind_of, read_cases
 from ipot.formats.channels import Where, fields_of
 from ipot.formats.choose import dataset_of
+from ipot.formats.limits import is_pattern, nothing_at
 from ipot.labelled.opened import open_series
 from ipot.labelled.samples import from_xarray
 from ipot.labelled.series import Series, split_series
@@ -108,8 +109,8 @@ def opened(
 
 def refuse_missing(path: Path) -> None:
     """Refuse a path where there is nothing, unless it is a pattern like `data/*.nc`."""
-    if not path.exists() and not any(mark in str(path) for mark in "*?["):
-        raise DataError(f"{path}: there is no such file or folder.{near(path)}")
+    if not path.exists() and not is_pattern(path):
+        raise nothing_at(path)
 
 
 def is_labelled(source: Any) -> bool:

@@ -33,10 +33,12 @@ def _of_validation(scores: Mapping[str, Any], count: int) -> list[str]:
     if "validation" not in scores:
         return ["no scores"]
     error = percent(scores["validation"])
+    # The error that the best weights were chosen by, in which every output has its own size.
+    kind = "balanced error" if scores.get("balanced") else "error"
     if not count:
-        return [f"error on the training samples: {error}; too few to hold any out"]
+        return [f"{kind} on the training samples: {error}; too few to hold any out"]
     each = "sample" if count == 1 else "samples"
-    return [f"error on {count} validation {each}: {error}; too few to hold more out"]
+    return [f"{kind} on {count} validation {each}: {error}; too few to hold more out"]
 
 
 def _of_channels(scores: Mapping[str, Any]) -> list[str]:
@@ -47,7 +49,8 @@ def _of_channels(scores: Mapping[str, Any]) -> list[str]:
         return []
     simple = scores.get("baselines_per_channel", {}).values()
     width = max(map(len, own))
-    lines = ["of each output, beside the better of the others:"]
+    kind = ", unweighted" if scores.get("weighted") else ""
+    lines = [f"of each output, beside the better of the others{kind}:"]
     for name, error in own.items():
         others = [per[name] for per in simple if name in per]
         beside = f", {percent(min(others))}" if others else ""

@@ -21,7 +21,13 @@ from ipot.own.answered import answered, calibrated, pieces
 from ipot.own.asked import Asked, asked, known, times_of
 from ipot.own.encoded import Encoded, Interval
 from ipot.own.forecast import forecast
-from ipot.own.kind import refuse_other_kind, refuse_other_sample, turned
+from ipot.own.kind import (
+    points_as_queries,
+    refuse_other_kind,
+    refuse_other_layout,
+    refuse_other_sample,
+    turned,
+)
 from ipot.own.sources import is_labelled
 from ipot.own.summary import summary
 from ipot.recipes.studies import warn_outside
@@ -212,6 +218,8 @@ class Fitted:
         """The same of some that are answered together, by this model or one that has encoded."""
         batch = collate(samples)
         warn_outside(*turned(batch, self.spec))
+        if batch.points.shape[1]:
+            warn_outside(*turned(*points_as_queries(batch, self.spec)), name="points")
         return answered(model, samples, batch)
 
     def around(
@@ -287,4 +295,5 @@ class Fitted:
                 "ipot.Dataset.from_arrays."
             )
         refuse_other_kind(self.spec, data.spec)
+        refuse_other_layout(self.spec, self.layout, data.layout)
         return data.moved(self.layout.origin)

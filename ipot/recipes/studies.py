@@ -215,18 +215,20 @@ def guess_error(guess: Tensor, data: Dataset) -> float | None:
     return score(pairs).relative_l2
 
 
-def warn_outside(batch: Batch, spec: Spec) -> None:
+def warn_outside(batch: Batch, spec: Spec, name: str = "queries") -> None:
     """Warn where queries lie far outside the domain that the model was trained on.
 
-    They are looked at in pieces, since they may fill a file that no memory holds.
+    They are looked at in pieces, since they may fill a file that no memory holds. `name` is what
+    they are called, where they are no queries in truth.
     """
-    low, high = torch.tensor(spec.query_domain, dtype=torch.float32).unbind(-1)
+    places, domain = batch.queries, spec.query_domain
+    low, high = torch.tensor(domain, dtype=torch.float32).unbind(-1)
     margin = 0.05 * (high - low)
     turning = torch.tensor([p is not None for p in spec.query_periods])
     low = (low - margin).masked_fill(turning, -torch.inf)
     high = (high + margin).masked_fill(turning, torch.inf)
     count, first = 0, None
-    for piece in _pieces(batch.queries):
+    for piece in _pieces(places):
         least, most = torch.stack(torch.aminmax(piece, dim=0)).cpu()
         if ((least >= low) & (most <= high)).all():
             continue
@@ -237,8 +239,8 @@ def warn_outside(batch: Batch, spec: Spec) -> None:
             first = piece[outside][0].tolist()
     if count:
         warnings.warn(
-            f"{count} of {batch.queries.shape[:-1].numel()} queries lie outside the domain "
-            f"{spec.query_domain} that the model has seen, the first at {first}: "
+            f"{count} of {places.shape[:-1].numel()} {name} lie outside the domain "
+            f"{domain} that the model has seen, the first at {first}: "
             "an extrapolation, not to be trusted",
             stacklevel=3,
         )

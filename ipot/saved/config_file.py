@@ -180,10 +180,17 @@ def _scores(scores: Any) -> dict[str, Any]:
     found = {k: _finite(v) for k, v in _object(scores, "scores").items()}
     for name in found.keys() & {"validation", "held_out"}:
         found[name] = _error(found[name], f"scores.{name}")
-    if "baselines" in found:
-        simple = _object(found["baselines"], "scores.baselines")
-        found["baselines"] = {k: _error(v, f"scores.baselines.{k}") for k, v in simple.items()}
+    for name in found.keys() & {"baselines", "per_channel"}:
+        found[name] = _errors(found[name], f"scores.{name}")
+    if "baselines_per_channel" in found:
+        name = "scores.baselines_per_channel"
+        simple = _object(found["baselines_per_channel"], name)
+        found["baselines_per_channel"] = {k: _errors(v, f"{name}.{k}") for k, v in simple.items()}
     return found
+
+
+def _errors(values: Any, where: str) -> dict[str, float]:
+    return {k: _error(v, f"{where}.{k}") for k, v in _object(values, where).items()}
 
 
 def _error(value: Any, where: str) -> float:

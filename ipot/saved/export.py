@@ -87,7 +87,8 @@ def export(
             if not gap <= tolerance:
                 raise RunError(
                     f"{target} is not written: it differs from the model by {gap:.2e}, relative "
-                    f"to the largest number of the channel, and {tolerance:.0e} is asked for"
+                    f"to the largest number of the channel, and {tolerance:.0e} is asked for; "
+                    "allow more by tolerance"
                 )
             size = os.path.getsize(temporary)
         facts = _facts(spec, signature, target, format, origin)

@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from ipot import files, registry
+from ipot.data.own_given import flag
 from ipot.errors import RunError
 from ipot.evaluation.conformal import Conformal
 from ipot.models.base import Operator
@@ -108,7 +109,7 @@ def write_folder(
     run that lies in the folder as `training` stays there.
     """
     target = Path(os.path.realpath(path))
-    refuse_target(target, overwrite=overwrite)
+    refuse_target(target, overwrite=flag("overwrite", overwrite))
     tensors = model.state_dict()
     found = weights.shapes_of(tensors)
     wanted = weights.wanted_shapes(saved.model_name, saved.model, saved.spec, found, "this model")
@@ -216,8 +217,26 @@ def _known(name: str, file: Path, *, trusted: bool) -> str:
     return name
 
 
+def refuse_current(target: Path, argument: str = "") -> None:
+    """Refuse the folder that the process is in, and those around it.
+
+    A new folder takes the place of the target: the process would be left in one that is gone, and
+    every relative path with it.
+    """
+    try:
+        here = Path(os.path.realpath(os.curdir))
+    except FileNotFoundError:  # it is gone already
+        return
+    if Path(os.path.realpath(target)) in (here, *here.parents):
+        raise RunError(
+            f"{argument}{target} is the current folder or one around it, and would be replaced: "
+            "choose a folder inside it, or change to another one first"
+        )
+
+
 def refuse_target(target: Path, *, overwrite: bool) -> None:
     """Refuse a place that holds something, unless it is a saved model that is to be replaced."""
+    refuse_current(target)
     if not target.exists():
         return
     if not target.is_dir():

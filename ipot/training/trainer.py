@@ -308,8 +308,8 @@ class Trainer:
                 self.best.keep(self.model.state_dict(), state)
         elif (patience := self.settings.patience) is not None:
             waited = self._progress() - self.state.best_progress
-            # Parts of a run are sums of roundings.
-            self.state.out_of_patience = waited > patience - 1e-9
+            # Parts of a run are sums of roundings; one that is complete was not cut short.
+            self.state.out_of_patience = waited > patience - 1e-9 and self._progress() < 1
         if self.average:
             self.average.swap()
         return error
@@ -341,8 +341,10 @@ class Trainer:
         owner = checkpoint.owner(self.model)
         checkpoint.refuse_other(state, owner, self.folder.last)
         state = {name: value for name, value in state.items() if name not in owner}
-        # What a checkpoint of before a counter was there lacks has its value of the beginning.
-        unknown = set(state) - set(asdict(self.state))
+        # Checkpoints of before there was patience lack its counters.
+        done = state.get("best_epoch", 0) / self.settings.epochs
+        state = {"best_progress": done, "out_of_patience": False} | state
+        unknown = set(state) ^ set(asdict(self.state))
         if unknown:
             raise RunError(f"{self.folder.last} was written by another version ({unknown})")
         self.state = State(**state)
@@ -359,7 +361,7 @@ class Trainer:
 
     def _line(self, watch: Speed) -> str:
         done = self._progress()
-        left = self.state.seconds * (1 - done) / done if done > 0 else 0
+        left = self.state.seconds * (1 - done) / done if done > 0 and not self._finished() else 0.0
         if self.settings.minutes is not None:
             left = min(left, 60 * self.settings.minutes - self.state.seconds)
         shown = [f"epoch {self._epoch}/{self.settings.epochs}"]

@@ -73,10 +73,12 @@ def test_predict_equals_python(run, tmp_path, ask):
     np.testing.assert_allclose(written["prediction"], expected, rtol=1e-6)
 
 
-def test_predict_on_a_grid(run, tmp_path, ask):
+def test_predict_on_a_grid(run, tmp_path, ask, fails):
     np.savez(tmp_path / "case.npz", points=np.full((1, 2), 0.5), values=np.ones((1, 1)))
     flags = ["--input", str(tmp_path / "case.npz"), "--output", str(tmp_path / "a.npz")]
     assert ask("predict", run, *flags, "--grid", "6")["shape"] == [1, 36, 1]
+    assert "a.npz is there already" in fails("predict", run, *flags, "--grid", "6")
+    assert ask("predict", run, *flags, "--grid", "5", "--overwrite")["shape"] == [1, 25, 1]
 
 
 @pytest.mark.plain
@@ -268,6 +270,7 @@ def test_predict_takes_the_grid_for_a_grid(stencil, tmp_path, ask, fails):
     values = np.random.default_rng(0).choice([3.0, 12.0], (225, 1))
     np.savez(tmp_path / "case.npz", points=mesh, values=values)
     flags = ["--input", str(tmp_path / "case.npz"), "--output", str(tmp_path / "a.npz")]
+    flags += ["--overwrite"]
     assert ask("predict", stencil, *flags)["shape"] == [1, 225, 1]
     written = np.load(tmp_path / "a.npz")["prediction"]
     # By hand: the map of the values and of the mean of four neighbours.
@@ -293,6 +296,7 @@ def test_predict_fills_the_grid_from_sensors(stencil, tmp_path, ask, fails):
     slope = points @ [[1.0], [2.0]]
     np.savez(tmp_path / "case.npz", points=points, values=slope)
     flags = ["--input", str(tmp_path / "case.npz"), "--output", str(tmp_path / "a.npz")]
+    flags += ["--overwrite"]
     assert "--fill linear" in fails("predict", stencil, *flags)
     assert ask("predict", stencil, *flags, "--fill", "linear")["shape"] == [1, 225, 1]
     written = np.load(tmp_path / "a.npz")

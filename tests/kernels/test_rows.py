@@ -126,10 +126,22 @@ def test_products_by_the_library_are_exact_too(few, many, d, i, f, monkeypatch):
     compare(rows.finish_block, plain_finish, arguments, [torch.float32] * 10, EXACT)
 
 
+def test_parameters_that_are_rounded_have_rounded_gradients(monkeypatch):
+    monkeypatch.setattr(rows_layout, "VERY_MANY", {16: 1})
+    x, o, *parameters = (t.bfloat16() for t in draw_finish(70, 70, 16, 16, 16))
+    packed = rows.pack_finish(*parameters)
+    *_, gradient = rows_launch.finish_back(x.float(), o, packed, packed, x.float())
+    assert gradient.dtype == torch.bfloat16
+    monkeypatch.setattr(rows_layout, "VERY_MANY", {})
+    *_, other = rows_launch.finish_back(x.float(), o, packed, packed, x.float())
+    assert (gradient - other).float().norm() < ROUNDED * other.float().norm()
+
+
 def test_there_are_layouts_for_all_that_the_library_multiplies():
     for width, many in rows_layout.VERY_MANY.items():
         assert rows_layout.by_library(width, many)
         assert not rows_layout.by_library(width, many - 1)
+        assert (width, True) in rows_layout.TUNING
     assert not rows_layout.by_library(16, 10**9)
 
 

@@ -15,6 +15,7 @@ from ipot.errors import DataError, RunError, Unsupported
 from ipot.own import fit as fitting
 from ipot.own.continued import Interrupted, fingerprint
 from ipot.report.tables import percent
+from ipot.samples import collate
 from ipot.training.objective import RelativeL2
 from own import tiny
 from own.tiny import KINDS, X, quick
@@ -145,6 +146,13 @@ def test_weights_are_trained_by_and_scored_by():
     a, u = tiny.waves(32, X)
     weights = np.where(np.arange(u.shape[1]) < u.shape[1] // 2, 1.0, 1e-9)
     data = tiny.data("mesh", values=a, targets=u, weights=weights)
+    batch = collate([data[i] for i in range(4)])
+
+    class Wrong(torch.nn.Module):
+        def forward(self, batch):  # right where it counts
+            return torch.where(batch.weights[..., None] == 1, batch.truth, batch.truth + 9)
+
+    assert fitting._objective(data)(Wrong(), batch) < 1e-2
     scores = quick(data).scores
     assert scores["weighted"]
     assert not quick(tiny.data("mesh", values=a, targets=u)).scores["weighted"]
@@ -429,9 +437,9 @@ def test_settings_that_cannot_be_are_refused_before_data_are_read(tmp_path, monk
 def test_settings_that_do_not_fit_are_refused_by_name(tmp_path):
     for changes, message in (
         ({"model": {"width": 15, "heads": 2}}, "model.width must be a multiple of model.heads"),
-        ({"model": {"width": "wide"}}, "model={'width': 'wide'}"),
+        ({"model": {"width": "wide"}}, "model.width must be a whole number, got 'wide'"),
         ({"training": {"batch": 0}}, "training.batch must be positive, got 0"),
-        ({"training": {"schedule": "none"}}, "training.schedule must be one of"),
+        ({"training": {"schedule": "none"}}, "training.schedule must be 'cosine' or 'step'"),
     ):
         with pytest.raises(Unsupported) as caught:
             quick(tiny.data("mesh"), out=tmp_path / "model", **changes)

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -166,16 +167,21 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             "facts": "f",
         }
 
-    loaded = Loaded(model(facts()), facts(), SimpleNamespace(origin=(1.0, 2.0)))
+    loaded = Loaded(model(facts()), facts(), SimpleNamespace(origin=(1.0, 2.0), alone=False))
     monkeypatch.setattr(command, "load", lambda path, device: loaded)
     monkeypatch.setattr(command, "export", fake)
     out = str(tmp_path / "m.onnx")
     command.main(["run", "--output", out])
     assert asked["format"] == "onnx"
     assert asked["origin"] == (1.0, 2.0)
+    assert asked["points"] is True
     assert "2 KiB, within 1.0e-07 of the model" in capsys.readouterr().err
     command.main(["run", "--output", out, "--format", "pt2", "--tolerance", "0.1", "--json"])
     assert (asked["format"], asked["tolerance"]) == ("pt2", 0.1)
+    Path(out).write_text("mine")
+    with pytest.raises(DataError, match="is there already"):
+        command.main(["run", "--output", out])
+    command.main(["run", "--output", out, "--overwrite"])
     assert json.loads(capsys.readouterr().out)["bytes"] == 2048
 
 

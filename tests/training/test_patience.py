@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ipot.config import Run
-from ipot.errors import Unsupported
+from ipot.errors import RunError, Unsupported
 from ipot.training import checkpoint
 from ipot.training.settings import Training
 from ipot.training.validation import Validation
@@ -36,6 +36,13 @@ def test_it_waits_for_its_part_of_the_run_behind_the_best(errors, tmp_path, pati
     assert result.out_of_patience == (ends < 10)
     assert checkpoint.load(Run(tmp_path).best)[1]["epoch"] == 2
     assert [row["validation"] for row in rows(tmp_path)] == [3.0, 1.0] + [2.0] * (ends - 2)
+
+
+def test_a_run_that_came_to_its_end_was_not_cut_short(errors, tmp_path, capsys):
+    errors += [5.0, 4.0, 3.0, 2.0, 1.0, 2.0]
+    result = fit(tmp_path, epochs=10, validate_every=1, patience=0.5, quiet=False)
+    assert (result.epochs, result.best_epoch, result.out_of_patience) == (10, 5, False)
+    assert "stopped early" not in capsys.readouterr().err
 
 
 def test_a_better_one_starts_the_wait_again(errors, tmp_path):
@@ -69,6 +76,10 @@ def test_checkpoints_of_before_it_was_there_are_gone_on_with(tmp_path):
         del state[name]
     checkpoint.save(last, tensors, state)
     assert fit(tmp_path, epochs=4, patience=0.5).epochs == 4
+    del state["step"]
+    checkpoint.save(last, tensors, state)
+    with pytest.raises(RunError, match=r"another version.*step"):
+        fit(tmp_path, epochs=4)
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, 1.5, float("nan")])
