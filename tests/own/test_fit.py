@@ -150,7 +150,7 @@ def test_weights_are_trained_by_and_scored_by():
 
     class Wrong(torch.nn.Module):
         def forward(self, batch):  # right where it counts
-            return torch.where(batch.weights[..., None] == 1, batch.truth, batch.truth + 9)
+            return torch.where(batch.weights[:, None, :, None] == 1, batch.truth, batch.truth + 9)
 
     assert fitting._objective(data)(Wrong(), batch) < 1e-2
     scores = quick(data).scores
