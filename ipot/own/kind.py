@@ -83,7 +83,8 @@ def points_as_queries(batch: Batch, spec: Spec) -> tuple[Batch, Spec]:
     points, mask = batch.points, batch.point_mask
     if mask is not None:  # what lies in the padding is nowhere
         points = points.expand(len(mask), -1, -1)[mask].unsqueeze(0)
-    bare = replace(batch, queries=points, query_mask=None, targets=None, weights=None)
+    nothing = {"query_mask": None, "query_grid": None, "targets": None, "weights": None}
+    bare = replace(batch, queries=points, **nothing)
     return bare, replace(spec, query_domain=spec.domain, query_periods=spec.periods)
 
 

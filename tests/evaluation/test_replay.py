@@ -88,6 +88,26 @@ def test_what_cannot_be_captured_goes_on_as_before(counted, monkeypatch):
     assert len(tries) == 1
 
 
+def test_a_graph_that_does_not_fit_is_done_without(counted, monkeypatch):
+    model, tries = IPOT(SMALL, SPEC).eval(), []
+
+    def full(batch, answer):
+        tries.append(1)
+        with monkeypatch.context() as during:
+            during.setattr(model, "forward", lambda batch: _raise(torch.OutOfMemoryError("full")))
+            return answer(batch)
+
+    monkeypatch.setattr(replay, "capture", full)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    with pytest.warns(UserWarning, match="not captured, only slower for it: full"):
+        ask(model, replay.PATIENCE + 4)
+    assert len(tries) == 1
+
+
+def _raise(error):
+    raise error
+
+
 def test_nothing_is_kept_on_a_cpu():
     model = IPOT(SMALL, SPEC).eval()
     ask(model, replay.PATIENCE + 2)

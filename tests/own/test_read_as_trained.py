@@ -100,6 +100,16 @@ def test_points_far_outside_are_remarked_on(lines):
         model.predict(points=1000 + points[0], values=values[0], queries=points[0])
 
 
+def test_grids_of_points_and_of_queries_may_differ():
+    fine = np.stack(np.meshgrid(np.linspace(0, 1, 7), np.linspace(0, 1, 6), indexing="ij"), -1)
+    a, _ = tiny.waves(10, tiny.GRID)
+    _, u = tiny.waves(10, fine)
+    data = Dataset.from_arrays(points=tiny.GRID, values=a, queries=fine, targets=u)
+    assert (data[0].grid, data[0].query_grid) == ((4, 5), (7, 6))
+    (found,) = quick(data).answers([data[0]])
+    assert found.shape == (1, 42, 1)
+
+
 def test_tables_with_named_columns_are_no_arrays():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]})
