@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load, save
 
 from ipot.errors import DataError, Unsupported
+from ipot.evaluation.bounds import read_off
 from ipot.evaluation.conformal import Conformal, calibrate, measured_coverage
 from ipot.spec import Spec
 
@@ -304,3 +305,11 @@ def test_precision_and_shape_are_those_of_the_prediction():
         low, high = bounds.interval(predictions[0].to(kind))
         assert low.dtype == high.dtype == kind
         assert low.shape == high.shape == predictions[0].shape
+
+
+def test_bounds_are_finite_however_large_a_residual_is_beside_none():
+    scores = [torch.zeros(1, 4, 1, dtype=torch.float64) for _ in range(12)]
+    scores[0] += 1e300
+    found = read_off(scores, torch.full((1, 1, 1), 1e-36, dtype=torch.float64))
+    assert found.quantiles.isfinite().all()
+    assert found.maxima.isfinite().all()

@@ -315,3 +315,13 @@ def test_a_compiled_encoder_streams_too(monkeypatch):
     torch.testing.assert_close(found, wanted, **EXACT)
     for name, w in net.named_parameters():
         torch.testing.assert_close(w.grad, grads[name], atol=1e-11, rtol=1e-9)
+
+
+def test_a_chunk_without_a_real_key_may_have_left_anything():
+    running = _Running(1)
+    out, nothing = torch.ones(1, 2, 3), torch.full((1, 2, 3), float("nan"))
+    running.add(nothing, torch.full((1, 1, 2), float("-inf")))
+    running.add(out, torch.zeros(1, 1, 2))
+    answer, lse = running.joined()
+    torch.testing.assert_close(answer, out.double())
+    assert (lse == 0).all()

@@ -9,7 +9,7 @@ from ipot.evaluation.metrics import relative_l2
 from ipot.samples import Batch, collate
 from ipot.training.objective import BalancedL2, RelativeL2
 from ipot.training.validation import Validation
-from training.toys import CPU, model, ragged
+from training.toys import CPU, fit, model, ragged
 
 SCALE = torch.tensor([0.25])
 
@@ -71,3 +71,12 @@ def test_every_channel_counts_in_its_own_size():
     expected = relative_l2(prediction, truth)
     torch.testing.assert_close(objective(Answer(), batch), expected.mean())
     torch.testing.assert_close(objective.measure(prediction * large, batch), expected)
+
+
+def test_the_best_weights_are_chosen_by_the_measure_of_the_objective(tmp_path):
+    class Sevens(RelativeL2):
+        def measure(self, prediction, batch):
+            return torch.full_like(prediction[:, 0, 0, 0], 7)
+
+    assert fit(tmp_path / "own", objective=Sevens()).best_validation == 7
+    assert fit(tmp_path / "plain").best_validation != 7
