@@ -152,7 +152,7 @@ class Trainer:
 
     def _run(self, progress: Progress) -> Result:
         state, per_epoch = self.state, self.draws.steps_per_epoch
-        journal = None
+        first, journal = state.step, None
         if self.world.first:
             journal = Journal(self.folder.metrics, resume_step=state.step)
         reset_peak_memory(self.device)
@@ -187,10 +187,11 @@ class Trainer:
                 if self._agree(time.monotonic() - saved > self.settings.save_seconds, ended):
                     self._save()
                     saved = time.monotonic()
-            if state.step != state.reported:
-                self._end_epoch(journal, watch, force=True)
-            elif self._validated != state.step:
+            if state.step == first:  # there was nothing left to do
                 self._validate()
+            elif self._validated != state.step:
+                # Time may have run out behind the last line too, which then was not validated.
+                self._end_epoch(journal, watch, force=True)
             state.seconds = self._clock(began)
             self._save()
         if journal:
@@ -265,8 +266,9 @@ class Trainer:
                 f"{kept}Train again into another folder with a lower training.learning-rate, or "
                 "with training.clip.",
             )
-        self.state.loss = total / (self.state.step - self.state.reported)
-        self.state.reported = self.state.step
+        if steps := self.state.step - self.state.reported:
+            self.state.loss = total / steps
+            self.state.reported = self.state.step
         row = {
             "epoch": self._epoch,
             "step": self.state.step,

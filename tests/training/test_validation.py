@@ -3,11 +3,14 @@
 import pytest
 import torch
 
+from ipot.config import Run
 from ipot.errors import DataError
 from ipot.evaluation.evaluate import evaluate
 from ipot.training import best as best_module
 from ipot.training import checkpoint, validation
 from ipot.training.best import Best
+from ipot.training.journal import read
+from ipot.training.trainer import Trainer
 from ipot.training.validation import Validation
 from training.toys import CPU, fit, model, packed, ragged, stacked
 
@@ -126,3 +129,21 @@ def test_a_run_leaves_its_best_weights_however_it_ends(tmp_path, monkeypatch, ho
         expected = 10
     state = checkpoint.load(tmp_path / "best.safetensors")[1]
     assert state["epoch"] == expected > 2
+
+
+def test_time_that_runs_out_behind_an_epoch_ends_in_a_line(monkeypatch, tmp_path):
+    """The last validation is written down, also where the clock passes the limit behind the line
+    of its epoch, which was not validated."""
+    minutes, calls = 1.0, []
+
+    def clock(self, began):
+        calls.append(began)
+        return 1.0 if len(calls) == 1 else 60 * minutes + 1
+
+    monkeypatch.setattr(Trainer, "_clock", clock)
+    result = fit(tmp_path, epochs=100, batch=12, minutes=minutes, validate_every=50)
+    rows = read(Run(tmp_path).metrics)
+    assert [row["epoch"] for row in rows] == [1, 1]
+    assert ["validation" in row for row in rows] == [False, True]
+    assert rows[1]["validation"] == result.best_validation
+    assert rows[1]["loss"] == rows[0]["loss"] == result.loss
