@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from ipot.native import build
 from ipot.samples import Sample
 
 # Kernels for a GPU are interpreted where there is none. Triton reads this when it is imported.
@@ -42,6 +43,12 @@ def data_root() -> Path:
     if not Path(folder).is_dir():
         pytest.skip(f"IPOT_TEST_DATA names {folder}, which is not a folder")
     return Path(folder)
+
+
+@pytest.fixture
+def without_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without a C++ compiler."""
+    monkeypatch.setattr(build, "_tried", lambda: (None, "left out by a test"))
 
 
 @pytest.fixture(scope="session")

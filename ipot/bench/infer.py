@@ -13,7 +13,7 @@ from ipot import registry
 from ipot.bench import plain
 from ipot.bench.clock import free_memory, peak_of, time_calls
 from ipot.bench.counts import Work, inference_work
-from ipot.bench.rows import OURS, PLAIN, Row, with_ratios
+from ipot.bench.rows import OURS, PLAIN, Row, lacks, with_ratios
 from ipot.bench.samples import check_room, random_question
 from ipot.bench.terms import Terms, forget
 from ipot.device import out_of_memory
@@ -129,6 +129,7 @@ def _measure(question: Question, version: str, terms: Terms, row: Row) -> Row:
     if version != OURS:
         return row
     off, usual = _differences(model, settings, question, terms.device)
+    row = replace(row, notes=(*row.notes, *lacks(terms.device)))
     if row.precision == "bf16":
         row = replace(
             row, notes=(*row.notes, f"torch's own operators in bf16 are off by {usual:.1e}")

@@ -11,7 +11,7 @@ import torch
 
 from ipot.bench.clock import Timing, held_memory, memory_since, time_calls
 from ipot.bench.counts import Work
-from ipot.bench.rows import Row
+from ipot.bench.rows import Row, lacks
 from ipot.bench.terms import Terms, forget
 from ipot.data.dataset import Dataset
 from ipot.device import out_of_memory, reset_peak_memory, synchronize
@@ -43,7 +43,7 @@ def time_ours(
     timed instead and shared out among their steps, so that each size counts as often as it comes.
     """
     forget()
-    device, said, world = terms.device, list(row.notes), World()
+    device, said, world = terms.device, [*row.notes, *lacks(terms.device)], World()
     precision = precision_for(settings, device, said.append)
     draws = Draws(data, model.spec, settings)
     before = held_memory(device)
@@ -80,6 +80,8 @@ def time_ours(
         if not out_of_memory(error):
             raise
         return replace(row, reason=f"out of memory at batch {row.batch}")
+    finally:
+        step.close()
     row = replace(
         row,
         kind=step.kind,

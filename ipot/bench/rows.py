@@ -16,6 +16,7 @@ from ipot.bench.ceilings import Ceilings
 from ipot.bench.clock import Memory, Timing
 from ipot.bench.counts import Work
 from ipot.config import environment
+from ipot.native.build import why_not
 
 FORMAT = 1
 """Version of the JSON layout."""
@@ -135,6 +136,12 @@ def machine() -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "gpu_gib": None if gpu is None else gpu.total_memory / 2**30,
     }
+
+
+def lacks(device: torch.device) -> tuple[str, ...]:
+    """What is missing here for ours to be as quick as it can, in words."""
+    reason = why_not() if device.type == "cpu" else None
+    return () if reason is None else (f"without compiled kernels: {reason}",)
 
 
 def commit() -> str | None:

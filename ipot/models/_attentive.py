@@ -19,13 +19,17 @@ from ipot.models.base import Latent, LatentOperator
 from ipot.nn import fused
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.chunks import Chunks
+from ipot.nn.folded import Known, called, fold, product_dtype, project_folded
 from ipot.nn.fourier import FourierFeatures, for_all
 from ipot.nn.paths import by_the_book, goes_by_kernel
 from ipot.nn.points import Lift, ParameterTokens
-from ipot.nn.ready import Ready, project_points
-from ipot.nn.split import Split
+from ipot.nn.ready import Projected, Ready, project_points
+from ipot.nn.split import Split, sums_of
 from ipot.samples import Batch
 from ipot.spec import Spec
+
+MOST_KEPT = 1 << 27
+"""Bytes that may be kept of the points of a fixed mesh, and as many of its queries."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,11 +181,24 @@ class Encoder(ParameterTokens):
         """Keys and values straight from the inputs, where a kernel makes them."""
         return None
 
-    def _embed(self, points: Tensor, values: Tensor) -> Tensor | Split:
-        position = self.position(points)
+    def keep(self, points: Float[Tensor, "1 N D"]) -> None:
+        """Keep what these points give, which stay the same."""
+        self.position.keep(points, self._given)
+
+    def _given(self, points: Tensor) -> Known:
+        """Features as the lift takes them, or with their sums as `split.project` does."""
+        features = self.position(points)
+        operand = _for_product(features)
         if self.lift is not None:
+            return Known(points, operand)
+        return Known(points, operand, features, sums_of(features))
+
+    def _embed(self, points: Tensor, values: Tensor) -> Tensor | Split:
+        known = self.position.known(points)
+        if self.lift is not None:
+            position = self.position(points) if known is None else known.operand
             return self.lift(position, values).expand(values.shape[0], -1, -1)
-        return Split(position, values)
+        return Split(self.position(points), values, known)
 
 
 class Decoder(nn.Module):
@@ -221,12 +238,33 @@ class Decoder(nn.Module):
             *(self.position, self.lift, part.norm, part.to_query, queries), keep=self.block.residual
         )
         if asked is None:
-            embedded = self.position(queries)
-            asked = embedded if self.lift is None else self.lift(embedded)
+            asked = self._asked(queries)
         out = self.block(asked, state, mask)
         if self.head is not None:
             out = self.head(out)
         return out * self.scale
+
+    def keep(self, queries: Float[Tensor, "1 M E"]) -> None:
+        """Keep what these queries give, which stay the same."""
+        self.position.keep(queries, self._given)
+
+    def _given(self, queries: Tensor) -> Known:
+        """Features as the lift takes them, or behind the norm of the queries but for its affine
+        part."""
+        features = self.position(queries)
+        if self.lift is not None:
+            return Known(queries, _for_product(features))
+        folded = fold(features, self.block.attend.norm.eps)
+        return Known(queries, _for_product(folded))
+
+    def _asked(self, queries: Tensor) -> Tensor | Projected:
+        """Queries as the block takes them; those that are kept behind their projection."""
+        known, part = self.position.known(queries), self.block.attend
+        if self.lift is not None:
+            return self.lift(self.position(queries) if known is None else known.operand)
+        if known is None or called(part.norm, part.to_query):
+            return self.position(queries)
+        return Projected(project_folded(known.operand, part.norm, part.to_query), None)
 
 
 class Processor(nn.ModuleList):
@@ -278,8 +316,18 @@ class Attentive(LatentOperator):
         self._packed: list[fused.Packed] | None = None
         self.decoder = Decoder(config, spec)
 
+    def keep_mesh(
+        self, points: Float[Tensor, "1 N D"] | None, queries: Float[Tensor, "1 M E"] | None
+    ) -> None:
+        """Compute once what these points and queries give, and use it wherever the very same
+        tensors come back with gradients wanted; `FourierFeatures.forget` ends it."""
+        for part, places in ((self.encoder, points), (self.decoder, queries)):
+            if places is not None and _keepable(places, part.position):
+                part.keep(places)
+
     def encode(self, batch: Batch) -> Latent:
         """The encoder's state."""
+        self.encoder.position.renew()
         return self.encoder(batch.points, batch.values, batch.parameters, batch.point_mask)
 
     def step(self, latent: Latent) -> Latent:
@@ -297,6 +345,7 @@ class Attentive(LatentOperator):
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """Queries attend to the state."""
+        self.decoder.position.renew()
         return self.decoder(latent.state, queries, latent.mask)
 
     def rows_at_once(self, latent: Latent) -> int:
@@ -317,3 +366,16 @@ def features(config: Settings, domain, periods) -> FourierFeatures:
     if config.coordinates == "raw":
         return FourierFeatures(bins, highest)
     return FourierFeatures(bins, highest, domain=domain, periods=periods)
+
+
+def _keepable(places: Tensor, position: FourierFeatures) -> bool:
+    """Whether features of these places are few enough to be kept, in full and rounded; those of
+    another dimension are refused where they are used."""
+    rows, each = places.shape[:-1].numel(), places.element_size() + 2
+    fits = places.shape[-1] == len(position.centre)
+    return fits and rows * position.width * each <= MOST_KEPT
+
+
+def _for_product(features: Tensor) -> Tensor:
+    """Features in the precision that products are computed in now."""
+    return features.to(product_dtype(features.dtype, features.device))

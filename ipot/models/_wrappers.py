@@ -62,6 +62,13 @@ class Normalized(Wrapper):
         for name, value in statistics.tensors().items():
             self.register_buffer(name, value.float())
 
+    def keep_mesh(
+        self, points: Float[Tensor, "1 N D"] | None, queries: Float[Tensor, "1 M E"] | None
+    ) -> None:
+        """As the inner model does, if it does: it sees the same points and queries."""
+        if hasattr(self.inner, "keep_mesh"):
+            self.inner.keep_mesh(points, queries)
+
     def normalize(self, batch: Batch) -> Batch:
         """The batch as the inner model sees it."""
         self.spec.check(batch)

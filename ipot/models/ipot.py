@@ -22,7 +22,8 @@ from ipot.models._checks import positive
 from ipot.models._local import start_local
 from ipot.models.base import Latent, without_queries
 from ipot.nn.chunks import chunk_size, streams
-from ipot.nn.ready import Ready, project_points
+from ipot.nn.mesh import Laid
+from ipot.nn.ready import Ready, project_mesh, project_points
 from ipot.nn.split import Split
 from ipot.samples import Batch
 from ipot.spec import Spec
@@ -49,7 +50,9 @@ class InducingPoints(Encoder):
         self.block = self.attention(config, context=self.width)
 
     def state(
-        self, tokens: Float[Tensor, "B N d"] | Split | Ready, mask: Bool[Tensor, "B N"] | None
+        self,
+        tokens: Float[Tensor, "B N d"] | Split | Ready | Laid,
+        mask: Bool[Tensor, "B N"] | None,
     ) -> Latent:
         """A row for each inducing point."""
         return Latent(self.block(self.latents.unsqueeze(0), tokens, mask))
@@ -61,6 +64,12 @@ class InducingPoints(Encoder):
         found = project_points(*layers, points, values)
         return None if found is None else Ready(found.projected)
 
+    def _laid(self, points: Tensor, values: Tensor) -> Laid | None:
+        """A mesh that all samples share, projected once, where a kernel goes on from there."""
+        part = self.block.attend
+        layers = (self.position, self.lift, part.norm_context, part.to_key_value)
+        return project_mesh(*layers, points, values)
+
     def forward(
         self,
         points: Float[Tensor, "B1 N D"],
@@ -70,6 +79,9 @@ class InducingPoints(Encoder):
     ) -> Latent:
         """The latent state of the inputs, which are taken in chunks where they are many."""
         if not streams(values.shape[0] * values.shape[1], values.device):
+            laid = self._laid(points, values) if parameters is None and mask is None else None
+            if laid is not None:
+                return self.state(laid, None)
             return super().forward(points, values, parameters, mask)
 
         def as_they_are(points: Tensor, values: Tensor, mask: Tensor | None):

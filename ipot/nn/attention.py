@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.nn import fused
+from ipot.nn import fused, mesh, swift
 from ipot.nn.chunks import Chunks
 from ipot.nn.paths import attend, attend_narrow, by_the_book
 from ipot.nn.ready import Projected, Ready
@@ -23,7 +23,7 @@ from ipot.nn.streaming import attend_chunks
 
 THIN = 16
 """Channels up to which rows count as thin."""
-Context = Split | Chunks | Ready
+Context = Split | Chunks | Ready | mesh.Laid
 """What can be attended to besides tokens as they are."""
 
 
@@ -79,7 +79,13 @@ class MultiHead(nn.Module):
         if self.norm_context is None:
             normed = self.norm(query)
             return attend(self.to_query(normed), self.to_key_value(normed), self.heads, mask)
-        return attend(self.query_of(query), self.pairs_of(context), self.heads, mask)
+        asked = self.query_of(query)
+        layers = (self.norm_context, self.to_key_value)
+        if isinstance(context, Split) and mesh.fits(asked, context, mask, self.heads, layers):
+            context = mesh.lay(context, *layers)
+        if isinstance(context, mesh.Laid):
+            return mesh.attend(asked, context, *layers, self.heads)
+        return attend(asked, self.pairs_of(context), self.heads, mask)
 
     def query_of(self, query: Tensor | Projected) -> Float[Tensor, "Bq M i"]:
         """Queries behind their norm and projection."""
@@ -232,6 +238,10 @@ class AttentionBlock(nn.Module):
             return fused.apply(self, packed or fused.pack(self), before, mask)
         if before is not None and fused.fits(self, before):
             return fused.finish(self, before, self.attend.attended(y, x, mask))
+        if before is not None and swift.fits_itself(self, before):
+            return swift.apply(self, before, mask)
+        if before is not None and swift.fits(self, before):
+            return swift.finish(self, before, self.attend.attended(y, x, mask))
         update = self.attend(y, x, mask)
         out = before + update if self.residual else update
         return out + self.feed_forward(out)

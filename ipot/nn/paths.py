@@ -4,8 +4,9 @@ plain     the formula, three operations: the reference for the others, and best 
           CPU where scores are few; there the backward of the fused operator is an order of
           magnitude slower
 fused     torch's own operator
-blocks    ours for a CPU (see `ipot.nn.blockwise`), for training where scores are many, and for
-          values narrower than keys, which the fused operator does by the formula
+native    ours for a CPU, in C++ (see `ipot.native.attention`): float32, where there is a compiler
+blocks    ours for a CPU without one (see `ipot.nn.blockwise`), for training where scores are many,
+          and for values narrower than keys, which the fused operator does by the formula
 kernel    ours, for few queries or few keys (see `ipot.kernels.attention`); bf16 on a GPU
 """
 
@@ -20,9 +21,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ipot import kernels
+from ipot.native import attention as native
 from ipot.nn import blockwise
 
-PATHS = ("auto", "plain", "fused", "blocks", "kernel")
+PATHS = ("auto", "plain", "fused", "native", "blocks", "kernel")
+FEW = 1 << 12
+"""Scores of a batch up to which the formula is as quick as any other way."""
+OURS = {"native": native.attend, "blocks": blockwise.attend}
+"""Those of our own for a CPU."""
 _chosen = "auto"
 
 
@@ -55,6 +61,8 @@ def path_of(query: Tensor, key: Tensor, heads: int | None = None, *, narrow: boo
     if _chosen != "auto":
         return _chosen
     if query.device.type == "cpu":
+        if goes_native(query, key, heads):
+            return "native"
         trained = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
         if heads and blockwise.pays(query, key, heads, trained=trained, narrow=narrow):
             return "blocks"
@@ -64,6 +72,13 @@ def path_of(query: Tensor, key: Tensor, heads: int | None = None, *, narrow: boo
     if heads:
         fits = fits and query.shape[-1] // heads <= kernels.WIDEST_HEAD
     return "kernel" if fits and kernels.available(query.device) else "fused"
+
+
+def goes_native(query: Tensor, key: Tensor, heads: int | None) -> bool:
+    """Whether compiled kernels attend between these on a CPU, whatever was asked for."""
+    exact = query.dtype == key.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    scores = len(key) * (heads or 0) * query.shape[-2] * key.shape[-2]
+    return exact and scores > FEW and query.device.type == "cpu" and native.available()
 
 
 def goes_by_kernel(x: Tensor) -> bool:
@@ -86,10 +101,10 @@ def attention(
     path = path_of(query, key)
     if path == "plain":
         return plain_attention(query, key, value, mask)
-    if path == "blocks":
+    if path in OURS:
         heads = key.shape[1]
         query, key, value = (t.transpose(1, 2).flatten(2) for t in (query, key, value))
-        return _split(blockwise.attend(query, key, value, heads, mask)[0], heads)
+        return _split(OURS[path](query, key, value, heads, mask)[0], heads)
     bias = None if mask is None else mask[:, None, None, :]
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
 
@@ -109,8 +124,8 @@ def attend(
         from ipot.kernels.attention import attend as kernel
 
         return kernel(query, pairs, heads, mask)
-    if path == "blocks":
-        return blockwise.attend(query, pairs, None, heads, mask)[0]
+    if path in OURS:
+        return OURS[path](query, pairs, None, heads, mask)[0]
     inner = query.shape[-1]
     return _apart(query, pairs[..., :inner], pairs[..., inner:], heads, mask)
 
@@ -129,8 +144,8 @@ def attend_narrow(
 
         return kernel(query, key, value, heads, mask)
     value = value.to(key.dtype)
-    if path == "blocks":
-        return blockwise.attend(query, key, value, heads, mask)[0]
+    if path in OURS:
+        return OURS[path](query, key, value, heads, mask)[0]
     return _apart(query, key, value, heads, mask)
 
 

@@ -1,19 +1,22 @@
 """Projections straight from coordinates, where nothing is to be differentiated.
 
-`ipot.kernels.project` computes position features, LayerNorm and projection in one pass and stores
-none of what lies between. What it reads is prepared from the weights once, and again when they have
-changed.
+`ipot.kernels.project`, and on a CPU `ipot.native.project`, compute position features, LayerNorm and
+projection in one pass and store none of what lies between. What the former reads is prepared from
+the weights once, and again when they have changed.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from ipot.nn.paths import goes_by_kernel
+from ipot.native import project
+from ipot.nn.folded import called
+from ipot.nn.keep import kept
+from ipot.nn.mesh import Laid
+from ipot.nn.paths import goes_by_kernel, path_is_free
 
 
 class Ready(NamedTuple):
@@ -44,9 +47,11 @@ def project_points(
     Tokens are the position features and values, or what `lift` makes of them. None where there is
     no kernel for it: then the layers do the same one by one.
     """
-    if torch.is_grad_enabled() or not goes_by_kernel(points) or points.dtype != torch.float32:
+    if torch.is_grad_enabled() or points.dtype != torch.float32:
         return None
-    if points.device.type != "cuda":  # interpreted, these are for tests of their own
+    if points.device.type == "cpu":  # there Triton's are for tests of their own
+        return _natively(position, lift, norm, linear, points, values)
+    if not goes_by_kernel(points):
         return None
     from ipot.kernels import project as kernel
 
@@ -62,18 +67,44 @@ def project_points(
     return Projected(projected, tokens)
 
 
-_kept: WeakKeyDictionary[nn.Module, tuple[Any, Any]] = WeakKeyDictionary()
+def project_mesh(
+    position: Any, lift: Any, norm: Any, linear: nn.Linear, points: Tensor, values: Tensor
+) -> Laid | None:
+    """The part of a projection that is a shared mesh's own, where a kernel goes on from there."""
+    if torch.is_grad_enabled() or len(points) != 1 or len(values) == 1:
+        return None
+    if lift is not None or not _native(position, linear, norm, points, values):
+        return None
+    weight = (linear.weight * norm.weight)[:, : position.width]
+    products, sums = project.products(points, position.waves(), weight)
+    return Laid(products, sums, values)
+
+
+def _natively(
+    position: Any, lift: Any, norm: Any, linear: nn.Linear, points: Tensor, values: Tensor | None
+) -> Projected | None:
+    """The same on a CPU; lifted tokens, and a mesh of several samples, go other ways."""
+    own = values is None or len(values) == len(points)
+    if lift is not None or not own or not _native(position, linear, norm, points, values):
+        return None
+    offset = linear.weight @ norm.bias
+    if linear.bias is not None:
+        offset = offset + linear.bias
+    weight = linear.weight * norm.weight
+    found = project.project(points, values, position.waves(), weight, offset, norm.eps)
+    return Projected(found, None)
+
+
+def _native(position: Any, linear: Any, norm: Any, points: Tensor, values: Tensor | None) -> bool:
+    """Whether there are kernels for these on a CPU, and nobody asked for another way."""
+    kinds = {points.dtype, linear.weight.dtype, *([] if values is None else [values.dtype])}
+    narrow = values is None or values.shape[-1] < position.width
+    exact = kinds == {torch.float32} and not torch.is_autocast_enabled("cpu")
+    if not (exact and narrow and path_is_free()) or torch.compiler.is_compiling():
+        return False
+    return not called(norm, linear) and position.native(points)
 
 
 def _prepared(make: Any, *modules: nn.Module) -> Any:
     """What a kernel reads, made once for as long as no weight changes."""
-    linear = modules[-1]
-    own = [t for m in modules for t in (*m.parameters(), *m.buffers())]
-    if any(t.is_inference() for t in own):  # these do not tell when they change
-        return make(*modules, dtype=torch.bfloat16)
-    state = tuple((t.data_ptr(), t._version) for t in own)
-    found = _kept.get(linear)
-    if found is None or found[0] != state:
-        with torch.no_grad():
-            found = _kept[linear] = state, make(*modules, dtype=torch.bfloat16)
-    return found[1]
+    return kept(modules[-1], make, *modules, dtype=torch.bfloat16)

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ipot import kernels
+from ipot.nn.folded import Known, called
 
 
 class Split(NamedTuple):
@@ -26,6 +27,8 @@ class Split(NamedTuple):
 
     position: Float[Tensor, "B1 N F"]
     value: Float[Tensor, "B N C"]
+    known: Known | None = None
+    """What is kept of the positions, where they stay the same."""
 
     @property
     def shared(self) -> bool:
@@ -37,6 +40,21 @@ class Split(NamedTuple):
         position = self.position.expand(self.value.shape[0], -1, -1)
         return torch.cat([position, self.value.to(position.dtype)], dim=-1)
 
+    def operand(self) -> Float[Tensor, "B1 N F"]:
+        """The positions as a product takes them."""
+        return self.position if self.known is None else self.known.operand
+
+    def sums(self) -> Float[Tensor, "B1 N 2"]:
+        """Of the features of each position and of their squares."""
+        if self.known is not None and self.known.sums is not None:
+            return self.known.sums
+        return sums_of(self.position)
+
+
+def sums_of(position: Float[Tensor, "B1 N F"]) -> Float[Tensor, "B1 N 2"]:
+    """Sums over the features of each position and over their squares."""
+    return torch.stack([position.sum(-1), position.square().sum(-1)], -1)
+
 
 def project(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tensor, "B N p"]:
     """linear(norm(tokens)), the positions once for the whole batch.
@@ -44,21 +62,23 @@ def project(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tenso
     The deviation comes from a mean of squares. That cancels no more than the share of the channels
     that are values, which is why it is safe where there are more features than values.
     """
-    position, value = tokens
+    if called(norm, linear):
+        return linear(norm(tokens.joined()))
+    position, value = tokens.position, tokens.value
     features, width = position.shape[-1], position.shape[-1] + value.shape[-1]
     weight = linear.weight * norm.weight
     offset = linear.weight @ norm.bias
     if linear.bias is not None:
         offset = offset + linear.bias
-    shared = F.linear(position, weight[:, :features])
+    shared = F.linear(tokens.operand(), weight[:, :features])
+    sums = tokens.sums()
     if _by_kernel(shared, value):
         from ipot.kernels.pairs import shared_pairs
 
-        sums = torch.stack([position.sum(-1), position.square().sum(-1)], -1)[0]
         own = weight[:, features:].T.contiguous()
-        return shared_pairs(shared[0], sums, value, own, weight.sum(1), offset, width, norm.eps)
-    total = position.sum(-1, keepdim=True) + value.sum(-1, keepdim=True)
-    squares = position.square().sum(-1, keepdim=True) + value.square().sum(-1, keepdim=True)
+        return shared_pairs(shared[0], sums[0], value, own, weight.sum(1), offset, width, norm.eps)
+    total = sums[..., :1] + value.sum(-1, keepdim=True)
+    squares = sums[..., 1:] + value.square().sum(-1, keepdim=True)
     mean = total / width
     scale = (squares / width - mean.square() + norm.eps).rsqrt()
     if shared.device.type == "cpu" and not _differentiated(shared, value):

@@ -19,9 +19,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ipot.native import attention as native
 from ipot.nn import blockwise
 from ipot.nn.chunks import Chunks
-from ipot.nn.paths import path_of
+from ipot.nn.paths import goes_native, path_of
 
 JOINED_AT_ONCE = 32
 """Chunks whose answers are kept before they become one ..."""
@@ -62,6 +63,8 @@ def attend_with_lse(
         from ipot.kernels.attention import attend_with_lse as kernel
 
         return kernel(query.to(pairs.dtype), pairs, heads, mask)
+    if goes_native(pairs, pairs, heads):
+        return native.attend(query.to(pairs.dtype), pairs, None, heads, mask)
     parts = _apart(query, pairs, heads)
     if parts[0].device.type != "cpu":
         out, lse = _plain(*parts, mask)
@@ -94,6 +97,8 @@ def gradients(
     if pairs.device.type == "cpu":
         kind = torch.promote_types(pairs.dtype, torch.float32)
         gradient, query, pairs, out, lse = (t.to(kind) for t in (gradient, query, pairs, out, lse))
+        if goes_native(pairs, pairs, heads):
+            return native.gradients(gradient, query, pairs, mask, out, lse, heads)
         return blockwise.gradients(gradient, query, pairs, mask, out, lse, heads)
     shared = query.shape[0] == 1 and pairs.shape[0] > 1
     query, key, value = _apart(query, pairs, heads)

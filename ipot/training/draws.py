@@ -125,6 +125,18 @@ class Draws:
         packed = isinstance(self.data, Packed)
         return self.packed_batch(draw) if packed else self.stacked_batch(draw)
 
+    def mesh(self) -> tuple[Tensor | None, Tensor | None]:
+        """Points and queries that every batch has as the very same tensors; None for those that
+        differ from batch to batch, or that move in time."""
+        if not isinstance(self.data, Stacked):
+            return None, None
+        whole = self.data.data
+        # How a batch is made is the same at every step, so that one of them tells.
+        batch = self.gather(self(0).to(whole.values.device))
+        points = batch.points if batch.points is whole.points else None
+        fixed = batch.queries is whole.queries and batch.queries.ndim == 3
+        return points, batch.queries if fixed else None
+
     def shape(self) -> tuple[int, int, int, int]:
         """The largest batch of one process: samples, points and queries of each, times."""
         whole = (torch.tensor([[0], [0]]) if self._sizes is None else self._sizes).amax(1).tolist()

@@ -21,20 +21,19 @@ class Ledger(nn.Module):
         self.register_buffer("count", torch.zeros((), device=device, dtype=torch.long))
         self.register_buffer("fault", torch.full((), -1, device=device, dtype=torch.long))
 
-    def forward(
-        self, loss: Float[Tensor, ""], norms: Float[Tensor, " parameters"]
-    ) -> Float[Tensor, ""]:
-        """Take in a step, and return the factor that clips its gradients.
+    def forward(self, loss: Float[Tensor, ""], gradient: Float[Tensor, " n"]) -> Float[Tensor, ""]:
+        """Take in a step, and return what its gradients are to be divided by, to clip them.
 
-        The norm says whether an update is finite, also where the loss itself still is.
+        Of the gradient only the norm matters: it may be given as the norms of its parts. It says
+        whether an update is finite, also where the loss itself still is.
         """
-        norm = torch.linalg.vector_norm(norms)
+        norm = torch.linalg.vector_norm(gradient)
         self.loss_sum += loss
         bad = ~(torch.isfinite(loss) & torch.isfinite(norm)) & (self.fault < 0)
         self.fault.copy_(torch.where(bad, self.count, self.fault))
         self.count += 1
         most = torch.inf if self.clip is None else self.clip
-        return (most / (norm + 1e-6)).clamp(max=1.0)
+        return ((norm + 1e-6) / most).clamp(min=1.0)
 
     def read(self) -> tuple[float, int]:
         """The sum of losses since the last reading and the first faulty step (-1: none).

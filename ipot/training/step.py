@@ -24,6 +24,8 @@ from ipot.samples import Batch
 from ipot.training.capture import Snapshot, capture
 from ipot.training.distributed import World
 from ipot.training.draws import Draw, Draws
+from ipot.training.fixed import FixedMesh
+from ipot.training.joined import JoinedAdamW
 from ipot.training.ledger import Ledger
 from ipot.training.memory import OutOfMemory
 from ipot.training.objective import Objective
@@ -70,6 +72,7 @@ class Step:
         self.objective, self.optimizer, self.draws = objective, optimizer, draws
         self.settings, self.device, self.kind, self.say = settings, device, kind, say
         self.cast = precision == "bf16"
+        self.fixed = FixedMesh(model, draws, cast=self.cast)
         self.parameters = [p for g in optimizer.param_groups for p in g["params"]]
         self.ledger = Ledger(settings.clip, device)
         if hasattr(objective, "follow"):
@@ -87,6 +90,7 @@ class Step:
 
     def __call__(self, work: Draw | Batch, number: int, rate: float) -> None:
         """Run the step with a number (counted from 0) at a learning rate."""
+        self.fixed.renew()
         set_rate(self.optimizer, rate)
         try:
             if self._ways:
@@ -119,7 +123,13 @@ class Step:
         return self.ledger.read()
 
     def close(self) -> None:
-        """Let go of the wrapper that synchronises gradients: it must not outlive its processes."""
+        """Leave the model as it came: with parameters apart, without what was kept for captured
+        steps, and without the wrapper that synchronises gradients, which must not outlive its
+        processes."""
+        self._graphs.clear()
+        self.fixed.release()
+        if isinstance(self.optimizer, JoinedAdamW):
+            self.optimizer.part()
         if isinstance(self.model, DistributedDataParallel):
             self.model = self.model.module
 
@@ -183,6 +193,20 @@ class Step:
                 region._compiled_call_impl = None
         if kind != "graph":
             return
+        joined = self._joined
+        self._capture()
+        if joined and not self._joined:
+            # Samples of one size have gradients where others have none. What was captured before
+            # that was seen counts all parameters' steps as one.
+            self._capture()
+        before.restore()
+
+    @property
+    def _joined(self) -> bool:
+        return isinstance(self.optimizer, JoinedAdamW) and self.optimizer.joined
+
+    def _capture(self) -> None:
+        """A graph for each size of a batch."""
         pool = torch.cuda.graph_pool_handle()
         for example in self.draws.examples():
             draw = example.to(self.device)
@@ -190,7 +214,6 @@ class Step:
                 lambda draw=draw: self._work(self.draws.gather(draw)), self._forget, pool
             )
             self._graphs[draw.box] = draw, replay
-        before.restore()
 
     def _touched(self) -> Iterator[Tensor]:
         """All that a step changes, but for the optimiser's state."""
@@ -219,10 +242,21 @@ class Step:
         with torch.autocast(kind, torch.bfloat16, enabled=self.cast, cache_enabled=False):
             loss = self.objective(self.model, batch)
         loss.backward()
+        self._update(loss.detach())
+
+    def _update(self, loss: Tensor) -> None:
+        """Note the loss, and move the weights along the gradients that are there."""
+        clips = self.settings.clip is not None
+        if isinstance(self.optimizer, JoinedAdamW):
+            gradient = self.optimizer.gather()
+            if gradient is not None:
+                divisor = self.ledger(loss, gradient)
+                self.optimizer.step(gradient=gradient, divisor=divisor if clips else None)
+                return
         grads = [p.grad for p in self.parameters if p.grad is not None]
-        factor = self.ledger(loss.detach(), torch.stack(torch._foreach_norm(grads)))
-        if self.settings.clip is not None:
-            torch._foreach_mul_(grads, factor)
+        divisor = self.ledger(loss, torch.stack(torch._foreach_norm(grads)))
+        if clips:
+            torch._foreach_div_(grads, divisor)
         self.optimizer.step()
 
     def _forget(self) -> None:

@@ -267,3 +267,15 @@ def test_a_moving_query_of_one_time_is_that_time():
     still = on_a_line(grid=None)
     moving = replace(still, queries=still.queries.unsqueeze(1))
     assert torch.equal(model(moving), model(still))
+
+
+def test_a_mesh_is_kept_by_the_model_inside_and_by_one_that_can():
+    class Keeping(Kernel):
+        def keep_mesh(self, points, queries):
+            self.kept = points, queries
+
+    places = torch.zeros(1, 4, 1), None
+    outer = Normalized(Keeping(), Statistics(**SCALES))
+    outer.keep_mesh(*places)
+    assert outer.inner.kept[0] is places[0]
+    Normalized(Kernel(), Statistics(**SCALES)).keep_mesh(*places)

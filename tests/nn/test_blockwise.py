@@ -172,6 +172,7 @@ def test_every_entrance_has_the_path():
         torch.testing.assert_close(out, expected, **EXACT)
 
 
+@pytest.mark.usefixtures("without_native")
 def test_chosen_by_sizes():
     many = torch.empty(1, 5000, 8, requires_grad=True)
     few = torch.empty(4, 256, 8, requires_grad=True)
@@ -225,6 +226,7 @@ def test_within_compiled_code():
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.usefixtures("without_native")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_features_are_the_same_to_the_last_bit(dtype):
     periodic = {"domain": ((0.0, 1.0), (-2.0, 3.0)), "periods": (None, 5.0)}

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.nn.split import Split, project
+from ipot.nn.folded import Known
+from ipot.nn.split import Split, project, sums_of
 
 
 @pytest.mark.parametrize("channels", [1, 3, 20])
@@ -26,6 +27,32 @@ def test_projection_equals_that_of_the_joined_tokens(channels, bias):
         results.append([out, *torch.autograd.grad((out * weight).sum(), parameters)])
     for split, joined in zip(*results, strict=True):
         torch.testing.assert_close(split, joined, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_what_is_kept_of_the_positions_is_taken_as_it_is(trained):
+    torch.manual_seed(0)
+    norm, linear = nn.LayerNorm(33), nn.Linear(33, 8)
+    position, value = torch.randn(1, 11, 30), torch.randn(4, 11, 3)
+    known = Known(position, position.clone(), position, sums_of(position))
+    with torch.set_grad_enabled(trained):
+        expected = project(Split(position, value), norm, linear)
+        assert torch.equal(project(Split(position, value, known), norm, linear), expected)
+        for name in ("operand", "sums"):
+            other = known._replace(**{name: 2 * getattr(known, name)})
+            assert not torch.allclose(
+                project(Split(position, value, other), norm, linear), expected
+            )
+
+
+def test_layers_with_hooks_are_called_as_modules():
+    norm, linear = nn.LayerNorm(33), nn.Linear(33, 8)
+    tokens, seen = Split(torch.randn(1, 11, 30), torch.randn(4, 11, 3)), []
+    expected = project(tokens, norm, linear)
+    for layer in (norm, linear):
+        layer.register_forward_hook(lambda module, given, out: seen.append(module))
+    torch.testing.assert_close(project(tokens, norm, linear), expected)
+    assert seen == [norm, linear]
 
 
 def test_large_values_cancel_little():

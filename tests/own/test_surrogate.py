@@ -212,7 +212,7 @@ def test_a_turn_around_the_globe_is_not_outside():
     places = np.array([[-10.0, 0.0], [350.0, 0.0], [710.0, 0.0]])
     a = tiny.arrays("globe")["values"][0]
     found = model.predict(points=tiny.GLOBE, values=a, queries=places)
-    assert found[0] == found[1] == found[2]
+    assert found == pytest.approx(found[0], rel=1e-4)
     part = quick(tiny.data("globe", points=tiny.GLOBE * (0.3, 0.5)))
     part.predict(points=tiny.GLOBE * (0.3, 0.5) - (360, 0), values=a)
     part.predict(points=tiny.GLOBE * (0.3, 0.5), values=a, queries=[[358.0, 0.0]])

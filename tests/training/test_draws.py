@@ -1,5 +1,7 @@
 """The random choices of a step are a function of the seed and the step, for any number of ranks."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -9,6 +11,8 @@ from ipot.samples import Batch
 from ipot.spec import Spec
 from ipot.training.draws import Draws
 from ipot.training.settings import Training
+from training.films import PROBLEM as FILMS
+from training.films import films
 from training.toys import SPEC, field, on_grid, packed, ragged, stacked
 
 
@@ -75,6 +79,36 @@ def test_a_shared_mesh_stays_shared(augment):
     batch = of.stacked_batch(of(0))
     assert batch.points.shape == batch.queries.shape == (1, 6, 1)
     assert batch.size == 4
+
+
+@pytest.mark.parametrize("settings", [{}, {"augment": True}, {"batch": 1}])
+def test_the_mesh_is_in_every_batch_as_the_very_same_tensors(settings):
+    of = draws(stacked(), **settings)
+    points, queries = of.mesh()
+    assert points is of.data.data.points
+    assert queries is of.data.data.queries
+    for step in range(4):
+        batch = of.gather(of(step))
+        assert batch.points is points
+        assert batch.queries is queries
+
+
+def test_what_is_drawn_or_moves_is_no_mesh():
+    assert draws(stacked(), points=0.5).mesh()[0] is None
+    assert draws(stacked(), queries=0.5).mesh()[1] is None
+    data = stacked().data
+    moving = Stacked(replace(data, queries=data.queries.unsqueeze(1)))
+    assert draws(moving).mesh() == (data.points, None)
+    loose = Stacked(replace(data, grid=None, query_grid=None))
+    assert draws(loose, augment=True).mesh() == (None, None)
+    assert draws(ragged()).mesh() == draws(packed()).mesh() == (None, None)
+
+
+@pytest.mark.parametrize(("batch", "kept"), [(4, True), (1, False)])
+def test_the_mesh_of_trajectories_in_pieces(batch, kept):
+    """A batch of one sample repeats its mesh for each of the pieces."""
+    of = Draws(films(), FILMS.spec, Training(batch=batch, unroll=1))
+    assert [t is not None for t in of.mesh()] == [kept, kept]
 
 
 @pytest.mark.parametrize("make", [ragged, packed])

@@ -1,0 +1,106 @@
+// What a block of attention does to each row by itself, on a CPU: a norm and a projection before its
+// attention; output projection, residual, and gated feed-forward behind it. Nothing is differentiated.
+//
+// Some rows at a time go through all of it, so that what lies between stays in the nearest caches.
+// Weights stand inputs by outputs, and outputs fill whole vectors. `ipot.native.block` calls these;
+// `ipot.nn.attention` has the formulas.
+#include "rows.h"
+
+using namespace rows;
+
+namespace {
+
+constexpr long SOME = 48;  // rows at a time: a whole number of those that a product takes at once
+
+// The error function, off by no more than rounding (Abramowitz and Stegun, 7.1.26).
+inline Vec erf(Vec x) {
+  const Vec size = x < 0.0f ? -x : x;
+  const Vec t = 1.0f / (1.0f + 0.3275911f * size);
+  Vec value = all(1.061405429f);
+  value = value * t - 1.453152027f;
+  value = value * t + 1.421413741f;
+  value = value * t - 0.284496736f;
+  value = value * t + 0.254829592f;
+  value = 1.0f - value * t * exp2(size * size * -LOG2_E);
+  return x < 0.0f ? -value : value;
+}
+
+inline Vec gelu(Vec x) { return 0.5f * x * (1.0f + erf(x * 0.70710678f)); }
+
+}  // namespace
+
+extern "C" {
+
+struct Layer {
+  const float *weight, *bias;
+  long inputs, outputs;
+};
+}
+
+namespace {
+
+// to = from @ weight + bias, for rows that lie side by side.
+void apply(const Layer& layer, const float* from, long count, float* to) {
+  for (long r = 0; r < count; ++r)
+    if (layer.bias)
+      std::copy_n(layer.bias, layer.outputs, to + r * layer.outputs);
+    else
+      std::fill_n(to + r * layer.outputs, layer.outputs, 0.0f);
+  add_product(count, layer.outputs, layer.inputs, {from, layer.inputs, 1}, layer.weight,
+              layer.outputs, to, layer.outputs);
+}
+
+void normalised(const float* from, long count, long width, float epsilon, float* to) {
+  std::copy_n(from, count * width, to);
+  for (long r = 0; r < count; ++r) normalise(to + r * width, width, epsilon);
+}
+
+}  // namespace
+
+// A projection of normalised rows; the norm's own weights are in the layer's.
+extern "C" void ipot_norm_project(const float* rows, long count, const Layer* layer, float epsilon,
+                                  float* out, int threads) {
+#pragma omp parallel num_threads(threads)
+  {
+    std::vector<float> normed(SOME * layer->inputs);
+#pragma omp for schedule(static)
+    for (long work = 0; work < pieces(count, SOME); ++work) {
+      const long first = work * SOME, some = std::min(SOME, count - first);
+      normalised(rows + first * layer->inputs, some, layer->inputs, epsilon, normed.data());
+      apply(*layer, normed.data(), some, out + first * layer->outputs);
+    }
+  }
+}
+
+// h = row + project(attended), then h + close(x * gelu(g)) with [x, g] = open(norm(h)). There may be
+// fewer rows than attended ones: then they serve again and again.
+extern "C" void ipot_finish(const float* rows, long own, const float* attended, long count,
+                            const Layer* project, const Layer* open, const Layer* close,
+                            float epsilon, float* out, int threads) {
+  const long width = project->outputs, hidden = close->inputs;
+#pragma omp parallel num_threads(threads)
+  {
+    std::vector<float> normed(SOME * width), gates(SOME * 2 * hidden), inner(SOME * hidden);
+#pragma omp for schedule(static)
+    for (long work = 0; work < pieces(count, SOME); ++work) {
+      const long first = work * SOME, some = std::min(SOME, count - first);
+      float* to = out + first * width;
+      apply(*project, attended + first * project->inputs, some, to);
+      for (long r = 0; r < some; ++r) {
+        const float* row = rows + (first + r) % own * width;
+        for (long i = 0; i < width; i += LANES) store(to + r * width + i, load(to + r * width + i) + load(row + i));
+      }
+      normalised(to, some, width, epsilon, normed.data());
+      apply(*open, normed.data(), some, gates.data());
+      for (long r = 0; r < some; ++r) {
+        const float *x = gates.data() + r * 2 * hidden, *gate = x + hidden;
+        for (long i = 0; i < hidden; i += LANES)
+          store(&inner[r * hidden + i], load(x + i) * gelu(load(gate + i)));
+        if (close->bias)
+          for (long i = 0; i < width; i += LANES)
+            store(to + r * width + i, load(to + r * width + i) + load(close->bias + i));
+      }
+      add_product(some, width, hidden, {inner.data(), hidden, 1}, close->weight, width, to, width);
+    }
+  }
+}

@@ -1,0 +1,144 @@
+"""From source to a library that is loaded: compiled once on a machine, and kept.
+
+What was compiled is kept under the hash of all that it was made from, the processor among it, since
+it is made for that one alone. Nothing here raises: where there is no library, `why_not` says why,
+and the plain ways do the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SOURCES = ("attend.cpp", "block.cpp", "mesh.cpp", "project.cpp")
+HEADERS = ("rows.h", "tiles.h")
+FLAGS = (
+    *("-std=c++17", "-O3", "-fPIC", "-shared", "-fopenmp"),
+    # None of the liberties that would lose what is not a number.
+    *("-fno-math-errno", "-ffp-contract=fast"),
+)
+SECONDS = 120
+"""That a compiler may take; it needs about two."""
+OFF = "IPOT_NATIVE"
+"""Set to 0, this variable of the environment leaves the library out."""
+
+_log = logging.getLogger("ipot")
+
+
+def library() -> ctypes.CDLL | None:
+    """The compiled kernels, or None where there are none."""
+    return _tried()[0]
+
+
+def loaded() -> ctypes.CDLL:
+    """The same, for those who know that there are."""
+    found = library()
+    assert found is not None, f"there are no compiled kernels: {why_not()}"
+    return found
+
+
+def why_not() -> str | None:
+    """Why there is no library, in words; None where there is one."""
+    return _tried()[1]
+
+
+@functools.cache
+def _tried() -> tuple[ctypes.CDLL | None, str | None]:
+    if os.environ.get(OFF) == "0":
+        return None, f"{OFF}=0"
+    try:
+        try:
+            return ctypes.CDLL(str(_built())), None
+        except OSError:  # damaged, or of a system that is no more: once again
+            _target().unlink(missing_ok=True)
+            return ctypes.CDLL(str(_built())), None
+    except (OSError, RuntimeError, subprocess.SubprocessError, _NoCompiler) as error:
+        reason = _in_words(error)
+        _log.warning(
+            "attention on the CPU runs without compiled kernels: %s (%s=0 for no more attempts)",
+            reason,
+            OFF,
+        )
+        return None, reason
+
+
+class _NoCompiler(Exception):
+    pass
+
+
+def _built() -> Path:
+    """The library of this source on this machine, compiled if it is not there yet."""
+    target = _target()
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Under a name of its own until it is whole: several processes may start at once.
+    handle, temporary = tempfile.mkstemp(suffix=".so", dir=target.parent)
+    os.close(handle)
+    try:
+        sources = [str(HERE / source) for source in SOURCES]
+        command = [_compiler(), *_flags(), "-o", temporary, *sources]
+        subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+        os.replace(temporary, target)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return target
+
+
+def _target() -> Path:
+    """Where the library lies: under a name that says all that it is made from."""
+    version = subprocess.run([_compiler(), "--version"], capture_output=True, timeout=SECONDS)
+    texts = [(HERE / name).read_bytes() for name in (*SOURCES, *HEADERS)]
+    made_of = [*texts, repr(_flags()).encode(), version.stdout, _processor().encode()]
+    name = hashlib.sha256(b"\0".join(made_of)).hexdigest()[:20]
+    return _folder() / f"native-{name}.so"
+
+
+def _flags() -> tuple[str, ...]:
+    arm = platform.machine() in ("aarch64", "arm64")
+    return (*FLAGS, "-mcpu=native" if arm else "-march=native")
+
+
+def _compiler() -> str:
+    if found := _compiler_or_none():
+        return found
+    raise _NoCompiler(f"there is no C++ compiler ({os.environ.get('CXX') or 'g++'})")
+
+
+def _compiler_or_none() -> str | None:
+    asked = os.environ.get("CXX")
+    names = [asked] if asked else ["g++", "clang++", "c++"]
+    return next(filter(None, map(shutil.which, names)), None)
+
+
+def _processor() -> str:
+    """What tells processors apart that share a home folder."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() + platform.machine()
+    wanted = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
+
+
+def _folder() -> Path:
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "ipot" / "native"
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        lines = error.stderr.decode(errors="replace").strip().splitlines()
+        return f"the compiler failed: {lines[0] if lines else error.returncode}"
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"the compiler took more than {SECONDS} s"
+    return str(error)

@@ -1,0 +1,95 @@
+"""What the library reads and writes, as it lies in memory."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+GRAIN = 1 << 20
+"""Multiplications that are worth a thread: some ten microseconds of one."""
+
+
+class Rows(ctypes.Structure):
+    """Rows of several samples: their channels lie side by side, rows and samples anywhere."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("sample", ctypes.c_long), ("row", ctypes.c_long))
+
+
+class Problem(ctypes.Structure):
+    """Attention, as `attend.cpp` has it."""
+
+    _fields_ = (
+        *((name, Rows) for name in ("query", "key", "value")),
+        ("mask", ctypes.c_void_p),
+        *((name, ctypes.c_long) for name in ("samples", "query_samples", "heads", "queries")),
+        *((name, ctypes.c_long) for name in ("keys", "width", "value_width")),
+        ("scale", ctypes.c_float),
+        ("threads", ctypes.c_int),
+    )
+
+
+class Mesh(ctypes.Structure):
+    """Attention over a shared mesh, as `mesh.cpp` has it."""
+
+    _fields_ = (
+        *((name, Rows) for name in ("query", "key", "value")),
+        *((name, ctypes.c_void_p) for name in ("slope", "factor", "extra")),
+        *((name, ctypes.c_long) for name in ("samples", "heads", "queries", "keys")),
+        *((name, ctypes.c_long) for name in ("width", "value_width", "extras")),
+        ("scale", ctypes.c_float),
+        ("threads", ctypes.c_int),
+    )
+
+
+class Features(ctypes.Structure):
+    """Points and what their features are made with, as `project.cpp` has it."""
+
+    _fields_ = (
+        ("points", Rows),
+        *((name, ctypes.c_void_p) for name in ("centre", "radius", "matrix", "raw")),
+        *((name, ctypes.c_long) for name in ("samples", "count", "dimensions", "phases", "raws")),
+        ("threads", ctypes.c_int),
+    )
+
+
+class Projection(ctypes.Structure):
+    """What features are multiplied by, as `project.cpp` has it."""
+
+    _fields_ = (
+        ("values", Rows),
+        *((name, ctypes.c_void_p) for name in ("weight", "offset")),
+        *((name, ctypes.c_long) for name in ("value_width", "columns")),
+        ("epsilon", ctypes.c_float),
+    )
+
+
+class Layer(ctypes.Structure):
+    """A linear layer, inputs by outputs, as `block.cpp` has it."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("weight", "bias")),
+        *((name, ctypes.c_long) for name in ("inputs", "outputs")),
+    )
+
+
+def rows(x: Tensor) -> Rows:
+    """A tensor (B, N, C) whose channels lie side by side, which must live as long."""
+    return Rows(x.data_ptr(), x.stride(0), x.stride(1))
+
+
+def dense(x: Tensor) -> Tensor:
+    """The same with its channels side by side."""
+    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
+
+
+def address(x: Tensor) -> ctypes.c_void_p:
+    """Where a contiguous tensor lies."""
+    return ctypes.c_void_p(x.data_ptr())
+
+
+def threads(work: int) -> int:
+    """How many share so many multiplications: as torch has, but fewer where there are few. Others
+    may want the cores, and to meet at the end of a task takes as long as thousands of them."""
+    return max(1, min(torch.get_num_threads(), work // GRAIN))

@@ -1,0 +1,88 @@
+"""Blocks of attention on a CPU by compiled kernels, where nothing is differentiated.
+
+`ipot.native.block` takes layers inputs by outputs, with a norm's own weights in the layer behind
+it. These are made once for as long as no weight changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ipot.native import attention as native
+from ipot.native import block as rows
+from ipot.native.block import Weights
+from ipot.nn.folded import called
+from ipot.nn.keep import kept
+from ipot.nn.paths import attend, path_is_free
+
+
+class Behind(NamedTuple):
+    """The layers behind a block's attention."""
+
+    project: Weights
+    opened: Weights
+    closed: Weights
+
+
+def fits(block: Any, x: Tensor) -> bool:
+    """Whether the kernels can do what a block does behind its attention, and may now."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or not path_is_free():
+        return False
+    if x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not block.residual:
+        return False
+    part, last = block.attend, block.feed_forward
+    layers = (part.to_out, last.norm, last.into, last.out)
+    if not hasattr(last, "gated") or called(*layers):
+        return False
+    if {x.dtype, part.to_out.weight.dtype} != {torch.float32} or not native.available():
+        return False
+    return rows.fits(part.to_out.out_features, last.out.in_features)
+
+
+def fits_itself(block: Any, x: Tensor) -> bool:
+    """The same for a whole block whose rows attend to each other."""
+    part = block.attend
+    if part.norm_context is not None or called(part.norm, part.to_query, part.to_key_value):
+        return False
+    return rows.fits(part.to_query.out_features) and fits(block, x)
+
+
+def apply(block: Any, state: Tensor, mask: Tensor | None) -> Tensor:
+    """A block of self-attention on (B, Z, d)."""
+    part = block.attend
+    weights = kept(part, _before, part.norm, part.to_query, part.to_key_value)
+    triples = rows.norm_project(state, weights, part.norm.eps)
+    query, pairs = triples.split([part.to_query.out_features, part.to_key_value.out_features], -1)
+    return finish(block, state, attend(query, pairs, part.heads, mask))
+
+
+def finish(block: Any, y: Tensor, attended: Tensor) -> Tensor:
+    """What a block does behind its attention, (B, M, i), to the rows (B or 1, M, d) it adds to."""
+    part, last = block.attend, block.feed_forward
+    behind = kept(last, _behind, part.to_out, last.norm, last.into, last.out)
+    return rows.finish(y, attended, *behind, last.norm.eps)
+
+
+def _before(norm: nn.LayerNorm, query: nn.Linear, pairs: nn.Linear) -> Weights:
+    weight = torch.cat([query.weight, pairs.weight])
+    bias = None if query.bias is None else torch.cat([query.bias, pairs.bias])
+    return _folded(norm, weight, bias)
+
+
+def _behind(project: nn.Linear, norm: nn.LayerNorm, into: nn.Linear, out: nn.Linear) -> Behind:
+    return Behind(_turned(project), _folded(norm, into.weight, into.bias), _turned(out))
+
+
+def _folded(norm: nn.LayerNorm, weight: Tensor, bias: Tensor | None) -> Weights:
+    """A layer with the weights of the norm before it in its own."""
+    offset = weight @ norm.bias
+    offset = offset if bias is None else offset + bias
+    return Weights((weight * norm.weight).T.contiguous(), offset.contiguous())
+
+
+def _turned(linear: nn.Linear) -> Weights:
+    bias = None if linear.bias is None else linear.bias.contiguous()
+    return Weights(linear.weight.T.contiguous(), bias)

@@ -1,0 +1,91 @@
+"""What a block does to its rows in C++, against the layers in float64."""
+
+import pytest
+import torch
+from torch import nn
+
+from ipot.native import attention as native
+from ipot.native import block
+from ipot.native.build import why_not
+from ipot.nn.attention import AttentionBlock
+from ipot.nn.swift import _before, _behind
+
+pytestmark = pytest.mark.skipif(not native.available(), reason=f"no library: {why_not()}")
+
+
+def drawn(width, inner, multiplier, *, bias=False, context=None):
+    torch.manual_seed(0)
+    made = AttentionBlock(
+        width,
+        heads=1,
+        head_width=inner,
+        multiplier=multiplier,
+        bias=bias,
+        context=context,
+    )
+    for p in made.parameters():
+        nn.init.normal_(p, std=0.3)
+    return made.requires_grad_(False)
+
+
+def gap(found, wanted):
+    return float((found - wanted).norm() / wanted.norm())
+
+
+@pytest.mark.parametrize("count", [0, 1, 48, 49, 500])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_norm_and_a_projection(count, bias):
+    part = drawn(20, 16, 1, bias=bias).attend
+    rows = 3 * torch.randn(count, 20) + 1
+    weights = _before(part.norm, part.to_query, part.to_key_value)
+    found = block.norm_project(rows, weights, part.norm.eps)
+    normed = part.double().norm(rows.double())
+    wanted = torch.cat([part.to_query(normed), part.to_key_value(normed)], -1)
+    assert found.shape == wanted.shape == (count, 48)
+    assert count == 0 or gap(found, wanted) < 1e-6
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize(("width", "inner", "multiplier"), [(64, 32, 2), (16, 10, 5), (32, 64, 1)])
+def test_what_is_behind_the_attention(width, inner, multiplier, samples):
+    made = drawn(width, inner, multiplier)
+    rows, attended = torch.randn(1, 75, width), torch.randn(samples, 75, inner)
+    part, last = made.attend, made.feed_forward
+    behind = _behind(part.to_out, last.norm, last.into, last.out)
+    found = block.finish(rows, attended, *behind, last.norm.eps)
+    made.double()
+    update = rows.double() + part.to_out(attended.double())
+    wanted = update + last(update)
+    assert found.shape == wanted.shape == (samples, 75, width)
+    assert gap(found, wanted) < 1e-6
+
+
+def test_gates_far_from_zero():
+    """A GELU of large numbers is these numbers, or nothing."""
+    width = 16
+    made = drawn(width, width, 1)
+    last = made.feed_forward
+    nn.init.zeros_(last.into.weight)
+    last.into.bias.copy_(torch.cat([torch.ones(16), torch.linspace(-40, 40, 16)]))
+    last.out.weight.copy_(torch.eye(16))
+    behind = _behind(made.attend.to_out, last.norm, last.into, last.out)
+    zeros = torch.zeros(1, 1, width)
+    found = block.finish(zeros, zeros, *behind, 1e-5)[0, 0]
+    rest = made.attend.to_out.bias + last.out.bias
+    wanted = nn.functional.gelu(torch.linspace(-40, 40, 16).double())
+    assert (found - rest - wanted).abs().max() < 2e-6
+
+
+def test_widths_that_fill_vectors():
+    assert block.fits(16, 64, 128)
+    assert not block.fits(16, 20)
+
+
+def test_what_is_not_a_number_is_not_lost():
+    made = drawn(16, 16, 1)
+    part, last = made.attend, made.feed_forward
+    behind = _behind(part.to_out, last.norm, last.into, last.out)
+    rows = torch.randn(1, 5, 16)
+    rows[0, 2, 3] = torch.nan
+    found = block.finish(rows, rows, *behind, 1e-5)
+    assert found.isnan().any(-1).tolist() == [[False, False, True, False, False]]

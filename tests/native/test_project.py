@@ -1,0 +1,118 @@
+"""Features and projections of points in C++ against the formulas in float64."""
+
+import pytest
+import torch
+from torch import nn
+
+from ipot.native import attention as native
+from ipot.native import project
+from ipot.native.build import why_not
+from ipot.nn.fourier import FourierFeatures
+from ipot.nn.paths import attention_path
+
+pytestmark = pytest.mark.skipif(not native.available(), reason=f"no library: {why_not()}")
+
+# Largest frequencies are about 32 half turns: a coordinate's last bit moves a feature by 6e-6.
+NOISE = 1e-5
+
+FEATURES = {
+    "plane": FourierFeatures((32, 32), (64.0, 64.0), domain=((0.0, 1.0), (-3.0, 5.0))),
+    "ring": FourierFeatures((5,), (10.0,), domain=((0.0, 1.0),), periods=(1.0,)),
+    "space": FourierFeatures((20, 3, 9), (12.0, 6.0, 40.0)),
+    "half a ring": FourierFeatures(
+        (3, 17), (4.0, 9.0), domain=((0.0, 2.0), (0.0, 1.0)), periods=(2.0, None)
+    ),
+    "no phases": FourierFeatures((0, 0), (2.0, 2.0)),
+}
+
+
+def points_of(position, samples=2, count=131):
+    torch.manual_seed(0)
+    low, size = position.centre - position.radius, 2 * position.radius
+    return low + size * torch.rand(samples, count, len(position.centre))
+
+
+def exactly(position, points):
+    """The formula in float64."""
+    position.double()
+    try:
+        with attention_path("plain"):
+            return position(points.double())
+    finally:
+        position.float()
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_features_are_those_of_the_formula(name):
+    position = FEATURES[name]
+    points = points_of(position)
+    found = project.features(points, position.waves())
+    wanted = exactly(position, points)
+    assert found.shape == wanted.shape
+    assert (found - wanted).abs().max() < NOISE
+
+
+@pytest.mark.parametrize("name", FEATURES)
+@pytest.mark.parametrize(("channels", "columns"), [(0, 64), (1, 128), (3, 7)])
+def test_projections_are_those_of_the_layers(name, channels, columns):
+    position = FEATURES[name]
+    points = points_of(position)
+    values = torch.randn(2, 131, channels) if channels else None
+    norm = nn.LayerNorm(position.width + channels)
+    linear = nn.Linear(position.width + channels, columns)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    with torch.no_grad():
+        weight, offset = linear.weight * norm.weight, linear.weight @ norm.bias + linear.bias
+        found = project.project(points, values, position.waves(), weight, offset, norm.eps)
+        tokens = exactly(position, points)
+        if values is not None:
+            tokens = torch.cat([tokens, values.double()], -1)
+        wanted = linear.double()(norm.double()(tokens))
+    assert found.shape == wanted.shape
+    assert (found - wanted).abs().max() < 2 * NOISE * wanted.abs().max()
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_products_come_with_the_sums_of_features(name):
+    position = FEATURES[name]
+    points, weight = points_of(position), torch.randn(9, position.width)
+    found, sums = project.products(points, position.waves(), weight)
+    tokens = exactly(position, points)
+    wanted = tokens @ weight.double().T
+    assert (found - wanted).abs().max() < NOISE * weight.abs().sum(1).max()
+    assert (sums[..., 0] - tokens.sum(-1)).abs().max() < NOISE * position.width
+    assert (sums[..., 1] - tokens.square().sum(-1)).abs().max() < 2 * NOISE * position.width
+
+
+@pytest.mark.parametrize("count", [0, 1, 60, 61])
+def test_any_number_of_points(count):
+    position = FEATURES["plane"]
+    points = points_of(position, 1, count)
+    assert project.features(points, position.waves()).shape == (1, count, 130)
+    weight = torch.randn(4, 130)
+    found = project.project(points, None, position.waves(), weight, torch.zeros(4), 1e-5)
+    assert found.shape == (1, count, 4)
+    assert found.isfinite().all()
+
+
+def test_far_away_points_are_no_danger():
+    position = FEATURES["space"]
+    points = torch.tensor([[[1e7, -1e20, 0.0], [torch.nan, torch.inf, 1.0]]])
+    found = project.features(points, position.waves())
+    assert found[0, 0].isfinite().all()
+    assert found[0, 1].isnan().any()
+
+
+def test_the_module_takes_them_for_points_as_data():
+    position = FEATURES["plane"]
+    points = points_of(position)
+    found = position(points)
+    assert torch.equal(found, project.features(points, position.waves()))
+    assert torch.equal(position(points[0, 0]), found[0, 0])
+    with attention_path("plain"):
+        formula = position(points)
+    assert not torch.equal(found, formula)
+    assert (found - formula).abs().max() < 2 * NOISE
+    asked = points.clone().requires_grad_()
+    assert torch.equal(position(asked).detach(), formula)

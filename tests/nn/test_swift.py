@@ -1,0 +1,105 @@
+"""Blocks on a CPU by compiled kernels: the same answers, and only where they may."""
+
+import pytest
+import torch
+
+from ipot.native import attention as native
+from ipot.native import block as rows
+from ipot.native.build import why_not
+from ipot.nn.attention import AttentionBlock
+from ipot.nn.paths import attention_path
+
+pytestmark = pytest.mark.skipif(not native.available(), reason=f"no library: {why_not()}")
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What kernels were called."""
+    made = []
+    for name in ("norm_project", "finish"):
+        known = getattr(rows, name)
+
+        def counted(*given, name=name, known=known):
+            made.append(name)
+            return known(*given)
+
+        monkeypatch.setattr(rows, name, counted)
+    return made
+
+
+def block(width=32, **settings):
+    torch.manual_seed(0)
+    return AttentionBlock(width, **{"heads": 2, **settings})
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_self_attention(calls, masked, bias):
+    made, state = block(bias=bias), torch.randn(3, 90, 32)
+    mask = torch.rand(3, 90) > 0.4 if masked else None
+    found = made(state, None, mask)
+    assert calls == ["norm_project", "finish"]
+    with attention_path("plain"):
+        wanted = made(state, None, mask)
+    assert len(calls) == 2
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("samples", [1, 3])
+def test_cross_attention(calls, samples):
+    made, context = block(context=20), torch.randn(3, 70, 20)
+    query = torch.randn(samples, 40, 32)
+    found = made(query, context)
+    assert calls == ["finish"]
+    with attention_path("plain"):
+        wanted = made(query, context)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_weights_may_change(calls):
+    made, state = block(), torch.randn(1, 90, 32)
+    before = made(state)
+    for p in made.parameters():
+        p.mul_(1.5)
+    found = made(state)
+    with attention_path("plain"):
+        wanted = made(state)
+    assert not torch.allclose(before, found, atol=1e-2)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+WHYS = (
+    "gradients",
+    "float64",
+    "autocast",
+    "no gate",
+    "no residual",
+    "hook",
+    "another path",
+    "width",
+)
+
+
+@pytest.mark.parametrize("why", WHYS)
+def test_elsewhere_the_layers_do_it(calls, why):
+    made, state = block(**{"no gate": {"gated": False}, "width": {"width": 20}}.get(why, {})), None
+    if why == "no residual":
+        made = block(residual=False)
+    state = torch.randn(1, 90, made.attend.norm.normalized_shape[0])
+    if why == "float64":
+        made, state = made.double(), state.double()
+    if why == "hook":
+        made.feed_forward.into.register_forward_hook(lambda *given: None)
+    with torch.set_grad_enabled(why == "gradients"):
+        if why == "autocast":
+            with torch.autocast("cpu", torch.bfloat16):
+                made(state)
+        elif why == "another path":
+            with attention_path("fused"):
+                made(state)
+        else:
+            made(state)
+    assert not calls
