@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from ipot.bench.clock import Timing, held_memory, memory_since, time_calls
 from ipot.bench.counts import Work
@@ -36,11 +37,13 @@ def time_ours(
     work: Work | None,
     *,
     by_epochs: bool = False,
+    witness: Callable[[Step], None] = lambda step: None,
 ) -> Row:
     """A row with its numbers, or with the reason why there are none.
 
     Steps are timed one by one and the median is taken; where they differ in size, whole epochs are
     timed instead and shared out among their steps, so that each size counts as often as it comes.
+    The `witness` is shown the first step when it is done.
     """
     forget()
     device, said, world = terms.device, [*row.notes, *lacks(terms.device)], World()
@@ -69,6 +72,7 @@ def time_ours(
             synchronize(device)
             first = time.perf_counter() - start
             loss, _ = step.read()
+            witness(step)
             if by_epochs:
                 _once_each(step, draws, settings.learning_rate)
                 steps = draws.steps_per_epoch
@@ -92,6 +96,18 @@ def time_ours(
     )
     memory = memory_since(before, device)
     return per_epoch(row.timed(timing, memory, work, terms.top), len(data))
+
+
+def first_gradients(step: Step) -> list[Tensor]:
+    """The gradients of a step that was the first, clipped as they were: they are all that there is
+    in the optimiser's averages."""
+    found = []
+    for group in step.optimizer.param_groups:
+        share = 1.0 - group["betas"][0]
+        for p in group["params"]:
+            mean = step.optimizer.state[p].get("exp_avg")
+            found.append(torch.zeros_like(p) if mean is None else mean / share)
+    return found
 
 
 def per_epoch(row: Row, samples: int) -> Row:

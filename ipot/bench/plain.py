@@ -88,13 +88,18 @@ def losses(model: Operator, batch: Batch) -> Float[Tensor, " B"]:
     return relative_l2(forward(model, batch), batch.truth, mask=batch.query_mask)
 
 
-@torch.no_grad()
-def loss_in_pieces(model: Operator, batch: Batch, size: int) -> float:
-    """The loss of a batch, so many samples at a time; it is a mean over samples."""
-    device = batch.values.device
+def first_in_pieces(model: Operator, batch: Batch, size: int) -> tuple[float, list[Tensor]]:
+    """The loss of a batch, a mean over samples, and its gradients, so many samples at a time."""
+    device, total = batch.values.device, 0.0
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    sums = [torch.zeros_like(p) for p in parameters]
     with plainly():
-        pieces = [
-            losses(model, batch.take(torch.arange(s, min(s + size, batch.size), device=device)))
-            for s in range(0, batch.size, size)
-        ]
-    return float(torch.cat(pieces).mean())
+        for start in range(0, batch.size, size):
+            index = torch.arange(start, min(start + size, batch.size), device=device)
+            loss = losses(model, batch.take(index)).sum() / batch.size
+            found = torch.autograd.grad(loss, parameters, allow_unused=True)
+            for place, gradient in zip(sums, found, strict=True):
+                if gradient is not None:
+                    place += gradient
+            total += float(loss.detach())
+    return total, sums

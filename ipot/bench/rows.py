@@ -69,6 +69,8 @@ class Row:
     first_loss: float | None = None
     difference: float | None = None
     """Of its answer or its first loss from the plain version's, relative."""
+    gradient_difference: float | None = None
+    """The same of the gradient of its first step."""
     reason: str = ""
     """Why there are no numbers."""
     notes: tuple[str, ...] = ()

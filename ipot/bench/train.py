@@ -7,6 +7,7 @@ import itertools
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from ipot.bench.clock import (
     Memory,
@@ -18,8 +19,8 @@ from ipot.bench.clock import (
     time_calls,
 )
 from ipot.bench.counts import Work, training_work
-from ipot.bench.ours import per_epoch, time_ours
-from ipot.bench.plain import PlainStep, loss_in_pieces
+from ipot.bench.ours import first_gradients, per_epoch, time_ours
+from ipot.bench.plain import PlainStep, first_in_pieces
 from ipot.bench.ragged import check_spread, measure_ragged
 from ipot.bench.rows import OURS, PLAIN, Row, with_ratios
 from ipot.bench.samples import FIELDS, random_samples
@@ -84,12 +85,15 @@ def measure_training(
     )
     del batch
     terms.tell(f"{settings.problem_name}: ours")
-    rows = [time_ours(copy.deepcopy(model), data, settings.training, terms, row, work)]
+    first: list[Tensor] = []
+    keep = {"witness": lambda step: first.extend(first_gradients(step))}
+    own = copy.deepcopy(model)
+    rows = [time_ours(own, data, settings.training, terms, row, work, **keep)]
     if plain:
         terms.tell(f"{settings.problem_name}: plain")
         row = replace(row, version=PLAIN, kind="eager", precision=exact)
-        rows.append(_plain(model, data, settings.training, terms, row, work))
-        rows[0] = _compared(*rows)
+        slow, gradients = _plain(model, data, settings.training, terms, row, work)
+        rows = [_compared(rows[0], slow, first, gradients), slow]
     if ragged is not None:
         del data, draws  # the rows to come have data of their own on the device
         row = replace(row, kind="", precision="")
@@ -99,8 +103,9 @@ def measure_training(
 
 def _plain(
     model: Operator, data: Stacked, settings: Training, terms: Terms, row: Row, work: Work
-) -> Row:
-    """The plain version, at the largest halving of the batch that fits into memory."""
+) -> tuple[Row, list[Tensor]]:
+    """The plain version, at the largest halving of the batch that fits into memory, and the
+    gradients of its first step, clipped."""
     forget()
     size = row.batch
     if terms.device.type == "cpu":
@@ -110,18 +115,18 @@ def _plain(
         found = _attempt(model, data, settings, size, terms)
         size = size if found else size // 2
     if found is None:
-        return replace(row, reason="out of memory at batch 1")
+        return replace(row, reason="out of memory at batch 1"), []
     timing, memory = found
     timing = timing.scaled(row.batch / size)
     draws = Draws(data, model.spec, settings)
     whole = draws.stacked_batch(draws(0).to(terms.device))
     note = f"plain at batch {size}, its time scaled to {row.batch}"
-    row = replace(
-        row,
-        first_loss=loss_in_pieces(model, whole, size),
-        notes=() if size == row.batch else (note,),
-    )
-    return per_epoch(row.timed(timing, memory, work, terms.top), len(data))
+    loss, gradients = first_in_pieces(model, whole, size)
+    if settings.clip is not None:
+        factor = float((settings.clip / (_norm(gradients) + 1e-6)).clamp(max=1.0))
+        gradients = [factor * gradient for gradient in gradients]
+    row = replace(row, first_loss=loss, notes=() if size == row.batch else (note,))
+    return per_epoch(row.timed(timing, memory, work, terms.top), len(data)), gradients
 
 
 def _attempt(
@@ -163,8 +168,18 @@ def _affordable(size: int, one, device: torch.device) -> int:
     return size
 
 
-def _compared(ours: Row, plain: Row) -> Row:
-    """Ours with how far its first loss lies from the plain version's."""
+def _compared(ours: Row, plain: Row, first: list[Tensor], gradients: list[Tensor]) -> Row:
+    """Ours with how far its first loss and gradient lie from the plain version's. The loss of
+    weights that have learnt nothing says little: whatever they answer, it is about 1."""
     if ours.first_loss is None or not plain.first_loss:
         return ours
-    return replace(ours, difference=abs(ours.first_loss / plain.first_loss - 1))
+    off = _norm([a - b for a, b in zip(first, gradients, strict=True)]) / _norm(gradients)
+    return replace(
+        ours,
+        difference=abs(ours.first_loss / plain.first_loss - 1),
+        gradient_difference=float(off),
+    )
+
+
+def _norm(tensors: list[Tensor]) -> Tensor:
+    return torch.linalg.vector_norm(torch.stack([t.double().norm() for t in tensors]))

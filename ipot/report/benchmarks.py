@@ -141,6 +141,8 @@ def _difference(row: Row) -> str:
     points = row.points if row.first_loss is not None else min(row.points, SOME)
     where = f"{row.problem}, {count(points)} points"
     off = scientific(row.difference or 0.0)
+    if row.gradient_difference is not None:
+        off += f" and from its first gradient by {scientific(row.gradient_difference)}"
     return f"{where}: {row.version} differs from the plain version's {what} by {off}, relative"
 
 

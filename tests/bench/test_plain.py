@@ -121,7 +121,11 @@ def test_a_step_is_adam_on_the_gradient_of_the_loss(clip):
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 9])
-def test_a_loss_in_pieces_is_the_loss(size):
+def test_a_loss_and_gradients_in_pieces_are_those_of_the_batch(size):
     network, asked = model(), batch(size=5)
-    whole = plain.losses(network, asked).mean().item()
-    assert plain.loss_in_pieces(network, asked, size) == pytest.approx(whole, rel=1e-12)
+    whole = plain.losses(network, asked).mean()
+    wanted = torch.autograd.grad(whole, list(network.parameters()))
+    loss, gradients = plain.first_in_pieces(network, asked, size)
+    assert loss == pytest.approx(whole.item(), rel=1e-12)
+    for found, exact in zip(gradients, wanted, strict=True):
+        torch.testing.assert_close(found, exact, rtol=1e-8, atol=1e-12)

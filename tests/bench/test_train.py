@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -36,6 +38,8 @@ def test_both_versions_start_from_the_same_loss(terms, problem, preset):
     settings = small(problem, preset, precision="float64")
     ours, plain = train.measure_training(settings, terms)
     assert ours.difference < 1e-12
+    assert ours.gradient_difference < 1e-8
+    assert plain.gradient_difference is None
     assert ours.first_loss == pytest.approx(plain.first_loss, rel=1e-12)
     data = random_samples(settings.problem, 8).astype(torch.float64)
     model = build(settings, Statistics.of(data) if settings.normalize else None).double()
@@ -74,10 +78,25 @@ def test_ours_alone(terms):
 
 @pytest.mark.usefixtures("uncounted")
 def test_different_mathematics_shows(terms, monkeypatch):
-    whole = train.loss_in_pieces
-    monkeypatch.setattr(train, "loss_in_pieces", lambda *args: 1.25 * whole(*args))
+    whole = train.first_in_pieces
+
+    def other(*given):
+        loss, gradients = whole(*given)
+        return 1.25 * loss, [0.5 * g for g in gradients]
+
+    monkeypatch.setattr(train, "first_in_pieces", other)
     ours, _ = train.measure_training(small(precision="float64"), terms)
     assert ours.difference == pytest.approx(0.2)
+    assert ours.gradient_difference == pytest.approx(1.0)
+
+
+@pytest.mark.usefixtures("uncounted")
+def test_gradients_are_compared_as_they_are_clipped(terms):
+    settings = small(precision="float64")
+    for clip in (1e-3, 1e3):
+        training = replace(settings.training, clip=clip)
+        ours, _ = train.measure_training(replace(settings, training=training), terms)
+        assert ours.gradient_difference < 1e-8
 
 
 def limited(most, seen):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ipot.bench.ceilings import Ceilings
@@ -81,6 +83,15 @@ def test_the_share_of_each_ceiling_stands_behind_its_rate():
 def test_a_heading():
     text = benchmarks.heading(report("train", OURS, PLAIN))
     assert text == "train darcy on H200; at best 790 TFLOP/s in bfloat16, 4,100 GB/s"
+
+
+def test_the_difference_of_a_gradient_is_told():
+    row = replace(OURS, gradient_difference=0.0123)
+    (line,) = [x for x in benchmarks.remarks(report("train", row)) if "gradient" in x]
+    assert line == (
+        "darcy, 7,225 points: ours differs from the plain version's first loss by 2.00e-04 and "
+        "from its first gradient by 1.23e-02, relative"
+    )
 
 
 def test_remarks_on_what_has_no_column():
