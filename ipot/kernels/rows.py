@@ -41,8 +41,7 @@ def pack_projection(
     bias: Float[Tensor, " p"] | None = None,
 ) -> Float[Tensor, " n"]:
     """The parameters of a LayerNorm and of the projections behind it, one below the other."""
-    parts = [*(w.flatten() for w in weights), *([] if bias is None else [bias]), gamma, beta]
-    return torch.cat(parts)
+    return _joined([*weights, *([] if bias is None else [bias]), gamma, beta])
 
 
 def pack_finish(
@@ -56,8 +55,14 @@ def pack_finish(
     bias: Float[Tensor, " d"],
 ) -> Float[Tensor, " n"]:
     """The parameters behind an attention: its output projection, LayerNorm and feed-forward."""
-    parts = (into_weight, into_bias, weight, bias, out_weight, out_bias, gamma, beta)
-    return torch.cat([p.flatten() for p in parts])
+    return _joined([into_weight, into_bias, weight, bias, out_weight, out_bias, gamma, beta])
+
+
+def _joined(parts: list[Tensor]) -> Float[Tensor, " n"]:
+    """All numbers of some tensors, one behind the other. A compiler would make a kernel for each of
+    the tensors; torch has one for all."""
+    parts = [part.flatten() for part in parts]
+    return torch.ops.ipot.join(parts) if torch.compiler.is_compiling() else torch.cat(parts)
 
 
 def norm_project_packed(
@@ -123,6 +128,9 @@ def finish_block(
     return finish_block_packed(x, o, packed)
 
 
+_join = torch.library.custom_op(
+    "ipot::join", torch.cat, mutates_args=(), schema="(Tensor[] parts) -> Tensor"
+)
 _project = torch.library.custom_op(
     "ipot::norm_project",
     rows_launch.project,
@@ -151,6 +159,11 @@ _finish_back = torch.library.custom_op(
 
 
 # What a compiler is told: shapes and types, without the numbers.
+@_join.register_fake
+def _(parts):
+    return parts[0].new_empty(sum(part.shape[0] for part in parts))
+
+
 @_project.register_fake
 def _(x, packed, weights, columns, dtype):
     return x.new_empty((x.shape[0], columns), dtype=dtype)
@@ -171,6 +184,14 @@ def _(x, o, packed, weights, grad):
     return x.new_empty(x.shape), o.new_empty(o.shape), packed.new_empty(packed.shape)
 
 
+def _keep_sizes(ctx, inputs, output) -> None:
+    ctx.sizes = [part.shape[0] for part in inputs[0]]
+
+
+def _backward_join(ctx, grad):
+    return list(grad.split(ctx.sizes))
+
+
 def _keep_projection(ctx, inputs, output) -> None:
     x, packed, weights, _, _ = inputs
     ctx.save_for_backward(x, packed, weights)
@@ -189,5 +210,6 @@ def _backward_finish(ctx, grad):
     return *torch.ops.ipot.finish_block_backward(*ctx.saved_tensors, grad), None
 
 
+_join.register_autograd(_backward_join, setup_context=_keep_sizes)
 _project.register_autograd(_backward_projection, setup_context=_keep_projection)
 _finish.register_autograd(_backward_finish, setup_context=_keep_finish)

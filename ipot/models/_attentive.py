@@ -19,7 +19,7 @@ from ipot.models.base import Latent, LatentOperator
 from ipot.nn import fused
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.chunks import Chunks
-from ipot.nn.folded import Known, called, fold, product_dtype, project_folded
+from ipot.nn.folded import Known, aligned, called, fold, product_dtype, project_folded
 from ipot.nn.fourier import FourierFeatures, for_all
 from ipot.nn.paths import by_the_book, goes_by_kernel
 from ipot.nn.points import Lift, ParameterTokens
@@ -188,10 +188,9 @@ class Encoder(ParameterTokens):
     def _given(self, points: Tensor) -> Known:
         """Features as the lift takes them, or with their sums as `split.project` does."""
         features = self.position(points)
-        operand = _for_product(features)
         if self.lift is not None:
-            return Known(points, operand)
-        return Known(points, operand, features, sums_of(features))
+            return Known(points, _for_product(features))
+        return Known(points, _for_product(aligned(features)), features, sums_of(features))
 
     def _embed(self, points: Tensor, values: Tensor) -> Tensor | Split:
         known = self.position.known(points)

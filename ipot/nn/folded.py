@@ -64,8 +64,20 @@ def _hooked(module: nn.Module) -> bool:
 def fold(features: Float[Tensor, "1 N F"], eps: float) -> Float[Tensor, "1 N F2"]:
     """Features behind a LayerNorm without its affine part, a column of ones, and zeros."""
     normed = F.layer_norm(features, features.shape[-1:], eps=eps)
-    width = normed.shape[-1] + 1
-    return F.pad(F.pad(normed, (0, 1), value=1.0), (0, -width % ALIGNED))
+    return aligned(F.pad(normed, (0, 1), value=1.0))
+
+
+def aligned(x: Float[Tensor, "*rows F"]) -> Float[Tensor, "*rows F2"]:
+    """The same with columns of zeros, so that rows begin where matrix units like it."""
+    return F.pad(x, (0, -x.shape[-1] % ALIGNED))
+
+
+def product(
+    operand: Float[Tensor, "*rows F2"], weight: Float[Tensor, "p F"]
+) -> Float[Tensor, "*rows p"]:
+    """What is behind the columns of a weight in an operand is zeros: multiply by none of it."""
+    extra = operand.shape[-1] - weight.shape[1]
+    return F.linear(operand, F.pad(weight, (0, extra)) if extra else weight)
 
 
 def project_folded(
@@ -77,4 +89,4 @@ def project_folded(
     if linear.bias is not None:
         offset = offset + linear.bias.unsqueeze(1)
     weight = torch.cat([linear.weight * norm.weight, offset], 1)
-    return F.linear(operand, F.pad(weight, (0, operand.shape[-1] - weight.shape[1])))
+    return product(operand, weight)

@@ -9,9 +9,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from ipot.nn.folded import called
 from ipot.nn.paths import goes_by_kernel
+
+FEW = 4096
+"""Rows up to which a norm and the projection behind it are one kernel; of more, the library's
+products may be quicker."""
 
 
 class Packed(NamedTuple):
@@ -67,6 +73,29 @@ def apply(block: Any, packed: Packed, state: Tensor, mask: Tensor | None) -> Ten
     out = attend_self(triples.view(b, z, columns), mask, block.attend.heads)
     answer = finish_block_packed(rows, out.reshape(b * z, -1), packed.finish, packed.finish_rounded)
     return answer.view(b, z, width)
+
+
+def project(
+    x: Float[Tensor, "B N d"], norm: nn.LayerNorm, linear: nn.Linear
+) -> Float[Tensor, "B N p"]:
+    """linear(norm(x)), by one kernel, backward by two, where rows are few and of a size for it."""
+    if not _projects(x, norm, linear):
+        return linear(norm(x))
+    from ipot.kernels.rows import norm_project_packed, pack_projection
+
+    packed = pack_projection(norm.weight, norm.bias, linear.weight, bias=linear.bias)
+    rows = x.reshape(-1, x.shape[-1])
+    answer = norm_project_packed(rows, packed, linear.out_features, _kind(x))
+    return answer.view(*x.shape[:-1], -1)
+
+
+def _projects(x: Tensor, norm: nn.LayerNorm, linear: nn.Linear) -> bool:
+    if not goes_by_kernel(x) or called(norm, linear) or norm.eps != 1e-5:
+        return False
+    from ipot.kernels.rows import supports
+
+    width = x.shape[-1]
+    return x.numel() <= FEW * width and supports(width, linear.out_features)
 
 
 def finish(block: Any, y: Tensor, attended: Tensor) -> Tensor:

@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from ipot.native import mesh
-from ipot.nn.folded import called
+from ipot.nn.folded import called, product
 from ipot.nn.paths import goes_native, path_is_free
 from ipot.nn.split import Split
 
@@ -44,7 +43,7 @@ def fits(
 def lay(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Laid:
     """Tokens as the kernels take them."""
     weight = (linear.weight * norm.weight)[:, : tokens.position.shape[-1]]
-    return Laid(F.linear(tokens.operand(), weight), tokens.sums(), tokens.value)
+    return Laid(product(tokens.operand(), weight), tokens.sums(), tokens.value)
 
 
 def attend(

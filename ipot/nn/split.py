@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ipot import kernels
-from ipot.nn.folded import Known, called
+from ipot.nn.folded import Known, called, product
 
 
 class Split(NamedTuple):
@@ -40,8 +40,8 @@ class Split(NamedTuple):
         position = self.position.expand(self.value.shape[0], -1, -1)
         return torch.cat([position, self.value.to(position.dtype)], dim=-1)
 
-    def operand(self) -> Float[Tensor, "B1 N F"]:
-        """The positions as a product takes them."""
+    def operand(self) -> Float[Tensor, "B1 N F2"]:
+        """The positions as a product takes them, perhaps with zeros behind them."""
         return self.position if self.known is None else self.known.operand
 
     def sums(self) -> Float[Tensor, "B1 N 2"]:
@@ -70,13 +70,15 @@ def project(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tenso
     offset = linear.weight @ norm.bias
     if linear.bias is not None:
         offset = offset + linear.bias
-    shared = F.linear(tokens.operand(), weight[:, :features])
+    shared = product(tokens.operand(), weight[:, :features])
     sums = tokens.sums()
     if _by_kernel(shared, value):
         from ipot.kernels.pairs import shared_pairs
 
         own = weight[:, features:].T.contiguous()
-        return shared_pairs(shared[0], sums[0], value, own, weight.sum(1), offset, width, norm.eps)
+        return shared_pairs(
+            shared.squeeze(0), sums.squeeze(0), value, own, weight.sum(1), offset, width, norm.eps
+        )
     total = sums[..., :1] + value.sum(-1, keepdim=True)
     squares = sums[..., 1:] + value.square().sum(-1, keepdim=True)
     mean = total / width

@@ -352,3 +352,28 @@ def test_stretches_cover_all_rows_once(many, tiles):
     assert length % 64 == 0
     assert (parts - 1) * length < many <= parts * length
     assert parts == 1 or parts * tiles < 2 * rows_layout.PROGRAMS
+
+
+@pytest.mark.compile
+def test_parameters_are_joined_by_one_operation():
+    torch.manual_seed(0)
+    parts = [torch.randn(shape, requires_grad=True) for shape in ((48, 16), 48, 16, 16)]
+    weight = torch.randn(48 * 16 + 48 + 32)
+
+    def loss(matrix, bias, gamma, beta):
+        return (rows.pack_projection(gamma, beta, matrix, bias=bias) * weight).sum()
+
+    seen = []
+
+    def backend(graph, inputs):
+        seen.extend(node.target for node in graph.graph.nodes if node.op == "call_function")
+        return graph
+
+    found = torch.autograd.grad(torch.compile(loss, backend=backend, fullgraph=True)(*parts), parts)
+    assert torch.ops.ipot.join in seen or torch.ops.ipot.join.default in seen
+    assert torch.cat not in seen
+    compiled = torch.autograd.grad(torch.compile(loss, fullgraph=True)(*parts), parts)
+    wanted = torch.autograd.grad(loss(*parts), parts)
+    for ours, theirs, exact in zip(found, compiled, wanted, strict=True):
+        assert torch.equal(ours, exact)
+        assert torch.equal(theirs, exact)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from ipot.nn.attention import AttentionBlock, GatedFeedForward, MultiHead
-from ipot.nn.paths import attention, plain_attention
+from ipot.nn.paths import attention, attention_path, plain_attention
 
 
 def inputs(*, gradient: bool):
@@ -111,3 +112,26 @@ def test_a_plain_block_has_biases_and_no_gate():
     assert hidden.shape == (3, 18)
     hidden = hidden * 0.5 * (1 + torch.erf(hidden / 2**0.5))
     torch.testing.assert_close(layer(x), F.linear(hidden, layer.out.weight, layer.out.bias))
+
+
+def test_a_feed_forward_of_one_channel_is_a_constant():
+    torch.manual_seed(0)
+    layer = GatedFeedForward(1, 3).double()
+    for p in layer.parameters():
+        nn.init.normal_(p)
+    x = torch.randn(2, 5, 1, dtype=torch.float64)
+    leaves = list(layer.parameters())
+    with attention_path("plain"):
+        wanted = layer(x)
+        exact = torch.autograd.grad(wanted.sum(), leaves)
+    found = layer(x)
+    assert found.shape == (1, 1, 1)
+    # A norm of one channel has no weight to speak of: it multiplies nothing.
+    grads = torch.autograd.grad(10 * found.sum(), leaves, allow_unused=True)
+    torch.testing.assert_close(found.expand(2, 5, 1), wanted)
+    for ours, theirs in zip(grads, exact, strict=True):
+        torch.testing.assert_close(torch.zeros_like(theirs) if ours is None else ours, theirs)
+    seen = []
+    layer.into.register_forward_hook(lambda *given: seen.append(True))
+    torch.testing.assert_close(layer(x), found)
+    assert seen

@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+from torch import nn
 
 from ipot import kernels
 from ipot.nn import fused
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.paths import attention_path
+
+rows = pytest.importorskip("ipot.kernels.rows", reason="Triton is not installed")
 
 pytestmark = [
     pytest.mark.plain,  # the hook that checks shapes would wrap the kernels themselves
@@ -76,3 +79,40 @@ def test_packed_once_for_several_calls():
         wanted = torch.autograd.grad(exact, list(block.parameters()))
     for ours, theirs in zip(grads, wanted, strict=True):
         assert (ours - theirs).norm() < 1e-5 * theirs.norm() + 1e-5
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("width", "out"), [(32, 48), (64, 16)])
+def test_a_norm_and_the_projection_behind_it(monkeypatch, width, out, bias):
+    torch.manual_seed(0)
+    norm, linear = nn.LayerNorm(width), nn.Linear(width, out, bias=bias)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    x = torch.randn(2, 21, width, requires_grad=True)
+    leaves, weight = [x, *norm.parameters(), *linear.parameters()], torch.randn(2, 21, out)
+    wanted = linear(norm(x))
+    exact = torch.autograd.grad((wanted * weight).sum(), leaves)
+    calls, known = [], rows.norm_project_packed
+    monkeypatch.setattr(
+        rows, "norm_project_packed", lambda *given: calls.append(given) or known(*given)
+    )
+    with attention_path("kernel"):
+        found = fused.project(x, norm, linear)
+    assert len(calls) == 1
+    grads = torch.autograd.grad((found * weight).sum(), leaves)
+    for ours, theirs in zip((found, *grads), (wanted, *exact), strict=True):
+        assert (ours - theirs).norm() < 1e-5 * theirs.norm()
+
+
+def test_projections_that_do_not_fit_go_by_the_layers(monkeypatch):
+    norm, linear = nn.LayerNorm(32), nn.Linear(32, 48)
+    monkeypatch.setattr(rows, "norm_project_packed", lambda *given: pytest.fail("it does not fit"))
+    x = torch.randn(1, 4, 32)
+    assert torch.equal(fused.project(x, norm, linear), linear(norm(x)))  # no such path here
+    with attention_path("kernel"):
+        fused.project(torch.randn(1, 4, 24), nn.LayerNorm(24), nn.Linear(24, 48))
+        fused.project(x, norm, nn.Linear(32, 20))
+        fused.project(x, nn.LayerNorm(32, eps=1e-3), linear)
+        fused.project(torch.randn(1, fused.FEW + 1, 32), norm, linear)
+        linear.register_forward_hook(lambda *given: None)
+        fused.project(x, norm, linear)
