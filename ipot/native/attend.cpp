@@ -78,21 +78,21 @@ void join(const Problem& p, const std::vector<float>& outs, const std::vector<fl
   }
 }
 
-}  // namespace
-
 // out is (samples, queries, heads * value_width), lse (samples, heads, queries): the logarithm of
 // the sum of the weights, minus infinity where a sample has no real key.
-extern "C" void ipot_attend(const Problem* given, float* out, float* lse) {
-  const Problem p = *given;
+void attend(const Problem& p, float* out, float* lse) {
   const long width = p.value_width, panels = asking(p).panels();
-  const long taken = panels > SPLIT_UP_TO ? std::max(1L, p.keys) : share_of(p.keys);
+  const long all = p.samples * p.queries * p.heads;
+  const long taken =
+      panels > SPLIT_UP_TO ? std::max(1L, p.keys) : share_of(p.keys, all * (width + 1));
   const long shares = pieces(p.keys, taken), groups = pieces(panels, GROUP);
   const auto queries = transposed(p.query, asking(p), p.scale * LOG2_E, p.threads);
-  const long all = p.samples * p.queries * p.heads;
   std::vector<float> outs(shares > 1 ? shares * all * width : 0), logs(shares > 1 ? shares * all : 0);
+  Rooms<std::vector<float>> rooms(
+      p.threads, std::vector<float>(GROUP * Running::size(width) + KEYS * PANEL));
 #pragma omp parallel num_threads(p.threads)
   {
-    std::vector<float> room(GROUP * Running::size(width)), scores(KEYS * PANEL);
+    float *room = rooms.own().data(), *scores = room + GROUP * Running::size(width);
 #pragma omp for schedule(dynamic)
     for (long work = 0; work < p.samples * p.heads * shares * groups; ++work) {
       const long group = work % groups, share = work / groups % shares;
@@ -102,7 +102,7 @@ extern "C" void ipot_attend(const Problem* given, float* out, float* lse) {
       const float* asked =
           queries.data() + ((b % p.query_samples) * p.heads + head) * panels * p.width * PANEL;
       auto running = [&](long panel) {
-        return Running(room.data() + (panel - first) * Running::size(width), width);
+        return Running(room + (panel - first) * Running::size(width), width);
       };
       for (long panel = first; panel < last; ++panel) running(panel).start();
       for (long n = share * taken; n < end; n += KEYS) {
@@ -111,10 +111,10 @@ extern "C" void ipot_attend(const Problem* given, float* out, float* lse) {
         for (long panel = first; panel < last; ++panel) {
           Running now = running(panel);
           product<VECTORS, false>(seen, p.width, {p.key.at(b, n, head * p.width), p.key.row, 1},
-                                  asked + panel * p.width * PANEL, PANEL, scores.data(), PANEL);
-          weigh(now, scores.data(), seen, real);
+                                  asked + panel * p.width * PANEL, PANEL, scores, PANEL);
+          weigh(now, scores, seen, real);
           product<VECTORS, true>(width, seen, {p.value.at(b, n, head * width), 1, p.value.row},
-                                 scores.data(), PANEL, now.sums, PANEL);
+                                 scores, PANEL, now.sums, PANEL);
         }
       }
       float* to = shares > 1 ? outs.data() + share * all * width : out;
@@ -133,8 +133,6 @@ extern "C" void ipot_attend(const Problem* given, float* out, float* lse) {
   }
   if (shares > 1) join(p, outs, logs, shares, out, lse);
 }
-
-namespace {
 
 // What a backward pass reads, rearranged once.
 struct Asked {
@@ -163,12 +161,13 @@ struct Asked {
 
 // The room of one thread: a block's weights and their gradients, and those of its keys and values.
 struct Room {
-  std::vector<float> weights, d_scores, d_key, d_value;
+  std::vector<float> weights, d_scores, d_key, d_value, found;
   long key_row, value_row;  // where values are narrow a row has a vector for each channel
 
-  explicit Room(const Problem& p)
+  Room(const Problem& p, long panels)
       : weights(KEYS * PANEL),
         d_scores(KEYS * PANEL),
+        found(panels * p.width * PANEL),
         key_row(padded(p.width, LANES)),
         value_row(p.value_width > NARROW ? padded(p.value_width, LANES) : p.value_width * LANES) {
     d_key.resize(KEYS * key_row);
@@ -253,32 +252,31 @@ void differentiate_block(const Problem& p, const Asked& asked, Room& room, long 
   }
 }
 
-}  // namespace
-
 // The gradients of queries (query_samples, queries, heads * width), of keys and of values, these
 // with rows and samples at any distance. `out` and `lse` may be those of more keys than these.
 //
 // The longer side is shared out. Where that is the queries, a piece of work takes all samples that
 // ask the same, and leaves a part of the gradients of keys and values; else, of the queries.
-extern "C" void ipot_attend_backward(const Problem* given, const float* gradient, const float* out,
-                                     const float* lse, float* d_query, const Place* d_key,
-                                     const Place* d_value) {
-  const Problem p = *given;
+void differentiate(const Problem& p, const float* gradient, const float* out, const float* lse,
+                   float* d_query, Place d_key, Place d_value) {
   const Asked asked(p, gradient, out, lse);
   const bool many = p.queries > p.keys;
   const long panels = asking(p).panels(), key_row = p.heads * p.width;
   const long value_row = p.heads * p.value_width, query_size = p.queries * key_row;
-  const long taken = share_of(many ? p.queries : p.keys), own = many ? taken / PANEL : panels;
+  const long part = many ? p.samples * p.keys * (key_row + value_row) : p.samples * query_size;
+  const long taken = share_of(many ? p.queries : p.keys, part);
+  const long own = many ? taken / PANEL : panels;
   const long shares = pieces(many ? p.queries : p.keys, taken);
   const long askers = many ? p.query_samples : p.samples;
   const bool parted = !many && (shares > 1 || p.query_samples < p.samples);
   std::vector<float> query_parts(parted ? shares * p.samples * query_size : 0);
   std::vector<float> key_parts(many ? shares * p.samples * p.keys * key_row : 0);
   std::vector<float> value_parts(many ? shares * p.samples * p.keys * value_row : 0);
+  Rooms<Room> rooms(p.threads, Room(p, own));
 #pragma omp parallel num_threads(p.threads)
   {
-    Room room(p);
-    std::vector<float> found(own * p.width * PANEL);
+    Room& room = rooms.own();
+    std::vector<float>& found = room.found;
 #pragma omp for schedule(dynamic)
     for (long work = 0; work < askers * p.heads * shares; ++work) {
       const long share = work % shares, head = work / shares % p.heads;
@@ -286,7 +284,7 @@ extern "C" void ipot_attend_backward(const Problem* given, const float* gradient
       const long first = many ? share * own : 0, last = std::min(panels, first + own);
       const long begin = many ? 0 : share * taken;
       const long end = many ? p.keys : std::min(p.keys, begin + taken);
-      Place keys = *d_key, values = *d_value;
+      Place keys = d_key, values = d_value;
       if (many) {
         keys = {key_parts.data() + share * p.samples * p.keys * key_row, p.keys * key_row, key_row};
         values = {value_parts.data() + share * p.samples * p.keys * value_row, p.keys * value_row,
@@ -315,7 +313,20 @@ extern "C" void ipot_attend_backward(const Problem* given, const float* gradient
            same ? query_size : p.samples * query_size, d_query, p.threads);
   }
   if (many) {
-    add_up(key_parts, shares, {p.samples, 1, p.keys, key_row}, *d_key, p.threads);
-    add_up(value_parts, shares, {p.samples, 1, p.keys, value_row}, *d_value, p.threads);
+    add_up(key_parts, shares, {p.samples, 1, p.keys, key_row}, d_key, p.threads);
+    add_up(value_parts, shares, {p.samples, 1, p.keys, value_row}, d_value, p.threads);
   }
+}
+
+}  // namespace
+
+// Both return 0, or 1 where there was not enough memory.
+extern "C" int ipot_attend(const Problem* p, float* out, float* lse) {
+  return attempt([&] { attend(*p, out, lse); });
+}
+
+extern "C" int ipot_attend_backward(const Problem* p, const float* gradient, const float* out,
+                                    const float* lse, float* d_query, const Place* d_key,
+                                    const Place* d_value) {
+  return attempt([&] { differentiate(*p, gradient, out, lse, d_query, *d_key, *d_value); });
 }

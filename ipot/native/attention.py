@@ -11,15 +11,15 @@ import ctypes
 import torch
 from torch import Tensor
 
-from ipot.native.build import library, loaded
-from ipot.native.structures import Problem, address, dense, rows, threads
-
-
-# The compiler takes the answer as it is: traced, it would break its graph.
-@torch.compiler.assume_constant_result
-def available() -> bool:
-    """Whether there are kernels; the first question compiles them."""
-    return library() is not None
+from ipot.native.build import call
+from ipot.native.structures import (
+    Problem,
+    address,
+    dense,
+    differentiable_gradients,
+    rows,
+    threads,
+)
 
 
 def attend(
@@ -37,8 +37,8 @@ def attend(
     """
     tensors = (query, pairs) if value is None else (query, pairs, value)
     trained = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    call = _attend if trained or torch.compiler.is_compiling() else _forward
-    return call(query, pairs, value, mask, heads)
+    way = _attend if trained or torch.compiler.is_compiling() else _forward
+    return way(query, pairs, value, mask, heads)
 
 
 def gradients(
@@ -60,7 +60,7 @@ def _forward(
     problem, held = _problem(query, pairs, value, mask, heads)
     out = pairs.new_empty(problem.samples, problem.queries, heads * problem.value_width)
     lse = pairs.new_empty(problem.samples, heads, problem.queries)
-    loaded().ipot_attend(ctypes.byref(problem), address(out), address(lse))
+    call("ipot_attend", ctypes.byref(problem), address(out), address(lse))
     del held
     return out, lse
 
@@ -84,7 +84,7 @@ def _backward(
     d_parts = _apart(d_pairs, None if value is None else d_value, query.shape[-1])
     places = [ctypes.byref(rows(part)) for part in d_parts]
     given = [address(t) for t in (*held[-3:], d_query)]
-    loaded().ipot_attend_backward(ctypes.byref(problem), *given, *places)
+    call("ipot_attend_backward", ctypes.byref(problem), *given, *places)
     del held
     return d_query, d_pairs, d_value
 
@@ -108,6 +108,15 @@ def _problem(
 
 def _apart(pairs: Tensor, value: Tensor | None, inner: int) -> tuple[Tensor, Tensor]:
     return (pairs[..., :inner], pairs[..., inner:]) if value is None else (pairs, value)
+
+
+def _formula(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, heads: int) -> Tensor:
+    """The same by torch's operators, for derivatives of derivatives."""
+    query, key, value = (t.unflatten(-1, (heads, -1)).transpose(1, 2) for t in (query, key, value))
+    scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None, None], float("-inf"))
+    return (scores.softmax(-1) @ value).transpose(1, 2).flatten(2)
 
 
 _attend = torch.library.custom_op("ipot::attend_native", _forward, mutates_args=())
@@ -139,6 +148,12 @@ def _keep(ctx, inputs, output) -> None:
 
 def _differentiate(ctx, gradient, _):
     query, pairs, value, mask, out, lse = ctx.saved_tensors
+    if torch.is_grad_enabled():  # somebody wants derivatives of these as well
+
+        def formula(query: Tensor, pairs: Tensor, value: Tensor | None) -> Tensor:
+            return _formula(query, *_apart(pairs, value, query.shape[-1]), mask, ctx.heads)
+
+        return *differentiable_gradients(formula, (query, pairs, value), gradient), None, None
     dq, dp, dv = _differentiated(gradient, query, pairs, value, mask, out, lse, ctx.heads)
     return dq, dp, None if value is None else dv, None, None
 

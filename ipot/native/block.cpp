@@ -55,52 +55,69 @@ void normalised(const float* from, long count, long width, float epsilon, float*
   for (long r = 0; r < count; ++r) normalise(to + r * width, width, epsilon);
 }
 
-}  // namespace
-
 // A projection of normalised rows; the norm's own weights are in the layer's.
-extern "C" void ipot_norm_project(const float* rows, long count, const Layer* layer, float epsilon,
-                                  float* out, int threads) {
+void norm_project(const float* rows, long count, const Layer& layer, float epsilon, float* out,
+                  int threads) {
+  Rooms<std::vector<float>> rooms(threads, std::vector<float>(SOME * layer.inputs));
 #pragma omp parallel num_threads(threads)
   {
-    std::vector<float> normed(SOME * layer->inputs);
+    float* normed = rooms.own().data();
 #pragma omp for schedule(static)
     for (long work = 0; work < pieces(count, SOME); ++work) {
       const long first = work * SOME, some = std::min(SOME, count - first);
-      normalised(rows + first * layer->inputs, some, layer->inputs, epsilon, normed.data());
-      apply(*layer, normed.data(), some, out + first * layer->outputs);
+      normalised(rows + first * layer.inputs, some, layer.inputs, epsilon, normed);
+      apply(layer, normed, some, out + first * layer.outputs);
     }
   }
 }
 
 // h = row + project(attended), then h + close(x * gelu(g)) with [x, g] = open(norm(h)). There may be
 // fewer rows than attended ones: then they serve again and again.
-extern "C" void ipot_finish(const float* rows, long own, const float* attended, long count,
-                            const Layer* project, const Layer* open, const Layer* close,
-                            float epsilon, float* out, int threads) {
-  const long width = project->outputs, hidden = close->inputs;
+void finish(const float* rows, long own, const float* attended, long count, const Layer& project,
+            const Layer& open, const Layer& close, float epsilon, float* out, int threads) {
+  const long width = project.outputs, hidden = close.inputs;
+  Rooms<std::vector<float>> rooms(threads, std::vector<float>(SOME * (width + 3 * hidden)));
 #pragma omp parallel num_threads(threads)
   {
-    std::vector<float> normed(SOME * width), gates(SOME * 2 * hidden), inner(SOME * hidden);
+    float* normed = rooms.own().data();
+    float *gates = normed + SOME * width, *inner = gates + SOME * 2 * hidden;
 #pragma omp for schedule(static)
     for (long work = 0; work < pieces(count, SOME); ++work) {
       const long first = work * SOME, some = std::min(SOME, count - first);
       float* to = out + first * width;
-      apply(*project, attended + first * project->inputs, some, to);
+      apply(project, attended + first * project.inputs, some, to);
       for (long r = 0; r < some; ++r) {
         const float* row = rows + (first + r) % own * width;
-        for (long i = 0; i < width; i += LANES) store(to + r * width + i, load(to + r * width + i) + load(row + i));
+        for (long i = 0; i < width; i += LANES)
+          store(to + r * width + i, load(to + r * width + i) + load(row + i));
       }
-      normalised(to, some, width, epsilon, normed.data());
-      apply(*open, normed.data(), some, gates.data());
+      normalised(to, some, width, epsilon, normed);
+      apply(open, normed, some, gates);
       for (long r = 0; r < some; ++r) {
-        const float *x = gates.data() + r * 2 * hidden, *gate = x + hidden;
+        const float *x = gates + r * 2 * hidden, *gate = x + hidden;
         for (long i = 0; i < hidden; i += LANES)
           store(&inner[r * hidden + i], load(x + i) * gelu(load(gate + i)));
-        if (close->bias)
+        if (close.bias)
           for (long i = 0; i < width; i += LANES)
-            store(to + r * width + i, load(to + r * width + i) + load(close->bias + i));
+            store(to + r * width + i, load(to + r * width + i) + load(close.bias + i));
       }
-      add_product(some, width, hidden, {inner.data(), hidden, 1}, close->weight, width, to, width);
+      add_product(some, width, hidden, {inner, hidden, 1}, close.weight, width, to, width);
     }
   }
+}
+
+}  // namespace
+
+// Both return 0, or 1 where there was not enough memory.
+extern "C" int ipot_norm_project(const float* rows, long count, const Layer* layer, float epsilon,
+                                 float* out, int threads) {
+  return attempt([&] { norm_project(rows, count, *layer, epsilon, out, threads); });
+}
+
+extern "C" int ipot_finish(const float* rows, long own, const float* attended, long count,
+                           const Layer* project, const Layer* open, const Layer* close,
+                           float epsilon, float* out, int threads) {
+  return attempt([&] {
+    finish(rows, own, attended, count, *project, *open, *close, epsilon, out, threads);
+  });
 }

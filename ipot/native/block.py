@@ -11,8 +11,8 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
-from ipot.native.build import loaded
-from ipot.native.structures import Layer, address, threads
+from ipot.native.build import call
+from ipot.native.structures import Layer, address, pointer, threads
 
 UNIT = 16
 """Outputs must be a multiple of this: the largest vectors that there are."""
@@ -26,8 +26,8 @@ class Weights(NamedTuple):
 
     def layer(self) -> Layer:
         """The same as the library reads it."""
-        bias = None if self.bias is None else self.bias.data_ptr()
-        return Layer(self.weight.data_ptr(), bias, *self.weight.shape)
+        bias = None if self.bias is None else pointer(self.bias)
+        return Layer(pointer(self.weight), bias, *self.weight.shape)
 
 
 def fits(*widths: int) -> bool:
@@ -44,7 +44,7 @@ def norm_project(
     count, many = rows.numel() // rows.shape[-1], threads(rows.numel() * weights.weight.shape[1])
     layer, small = ctypes.byref(weights.layer()), ctypes.c_float(epsilon)
     given = address(rows), ctypes.c_long(count)
-    loaded().ipot_norm_project(*given, layer, small, address(out), many)
+    call("ipot_norm_project", *given, layer, small, address(out), many)
     return out
 
 
@@ -62,7 +62,8 @@ def finish(
     own, count = rows.numel() // rows.shape[-1], out.numel() // out.shape[-1]
     layers = [ctypes.byref(w.layer()) for w in (project, opened, closed)]
     many = threads(count * sum(w.weight.numel() for w in (project, opened, closed)))
-    loaded().ipot_finish(
+    call(
+        "ipot_finish",
         *(address(rows), ctypes.c_long(own), address(attended), ctypes.c_long(count)),
         *(*layers, ctypes.c_float(epsilon), address(out), many),
     )

@@ -13,6 +13,7 @@ import hashlib
 import logging
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +21,11 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SOURCES = ("attend.cpp", "block.cpp", "mesh.cpp", "project.cpp")
+KERNELS = (
+    *("ipot_attend", "ipot_attend_backward"),
+    *("ipot_mesh_attend", "ipot_mesh_backward", "ipot_mesh_groups", "ipot_mesh_shares"),
+    *("ipot_features", "ipot_project", "ipot_norm_project", "ipot_finish"),
+)
 HEADERS = ("rows.h", "tiles.h")
 FLAGS = (
     *("-std=c++17", "-O3", "-fPIC", "-shared", "-fopenmp"),
@@ -46,6 +52,12 @@ def loaded() -> ctypes.CDLL:
     return found
 
 
+def call(name: str, *given: object) -> None:
+    """One of the kernels, which run out of memory as torch's operators do."""
+    if getattr(loaded(), name)(*given):
+        raise MemoryError(f"not enough memory for {name.removeprefix('ipot_').replace('_', ' ')}")
+
+
 def why_not() -> str | None:
     """Why there is no library, in words; None where there is one."""
     return _tried()[1]
@@ -57,10 +69,10 @@ def _tried() -> tuple[ctypes.CDLL | None, str | None]:
         return None, f"{OFF}=0"
     try:
         try:
-            return ctypes.CDLL(str(_built())), None
+            return _opened(_built()), None
         except OSError:  # damaged, or of a system that is no more: once again
             _target().unlink(missing_ok=True)
-            return ctypes.CDLL(str(_built())), None
+            return _opened(_built()), None
     except (OSError, RuntimeError, subprocess.SubprocessError, _NoCompiler) as error:
         reason = _in_words(error)
         _log.warning(
@@ -75,6 +87,15 @@ class _NoCompiler(Exception):
     pass
 
 
+def _opened(path: Path) -> ctypes.CDLL:
+    """The library of a file that has all kernels in it."""
+    found = ctypes.CDLL(str(path))
+    lacking = [name for name in KERNELS if not hasattr(found, name)]
+    if lacking:
+        raise OSError(f"{path} lacks {', '.join(lacking)}")
+    return found
+
+
 def _built() -> Path:
     """The library of this source on this machine, compiled if it is not there yet."""
     target = _target()
@@ -86,7 +107,7 @@ def _built() -> Path:
     os.close(handle)
     try:
         sources = [str(HERE / source) for source in SOURCES]
-        command = [_compiler(), *_flags(), "-o", temporary, *sources]
+        command = [*_compiler(), *_flags(), "-o", temporary, *sources]
         subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
         os.replace(temporary, target)
     finally:
@@ -96,7 +117,7 @@ def _built() -> Path:
 
 def _target() -> Path:
     """Where the library lies: under a name that says all that it is made from."""
-    version = subprocess.run([_compiler(), "--version"], capture_output=True, timeout=SECONDS)
+    version = subprocess.run([*_compiler(), "--version"], capture_output=True, timeout=SECONDS)
     texts = [(HERE / name).read_bytes() for name in (*SOURCES, *HEADERS)]
     made_of = [*texts, repr(_flags()).encode(), version.stdout, _processor().encode()]
     name = hashlib.sha256(b"\0".join(made_of)).hexdigest()[:20]
@@ -108,16 +129,19 @@ def _flags() -> tuple[str, ...]:
     return (*FLAGS, "-mcpu=native" if arm else "-march=native")
 
 
-def _compiler() -> str:
+def _compiler() -> list[str]:
+    """The command that compiles, as CXX has it or as it is usually called."""
     if found := _compiler_or_none():
         return found
     raise _NoCompiler(f"there is no C++ compiler ({os.environ.get('CXX') or 'g++'})")
 
 
-def _compiler_or_none() -> str | None:
-    asked = os.environ.get("CXX")
-    names = [asked] if asked else ["g++", "clang++", "c++"]
-    return next(filter(None, map(shutil.which, names)), None)
+def _compiler_or_none() -> list[str] | None:
+    asked = shlex.split(os.environ.get("CXX", ""))
+    for command in [asked] if asked else [["g++"], ["clang++"], ["c++"]]:
+        if found := shutil.which(command[0]):
+            return [found, *command[1:]]
+    return None
 
 
 def _processor() -> str:
@@ -141,4 +165,6 @@ def _in_words(error: Exception) -> str:
         return f"the compiler failed: {lines[0] if lines else error.returncode}"
     if isinstance(error, subprocess.TimeoutExpired):
         return f"the compiler took more than {SECONDS} s"
+    if isinstance(error, OSError):
+        return f"{error} (XDG_CACHE_HOME can name another folder)"
     return str(error)

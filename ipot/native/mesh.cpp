@@ -37,6 +37,9 @@ namespace {
 Shape asking(const Mesh& p) { return {1, p.heads, p.queries, p.width}; }
 Shape answering(const Mesh& p) { return {p.samples, p.heads, p.queries, p.value_width}; }
 
+// Keys of a piece of work, which leaves a part of the gradients of queries.
+long mesh_share(const Mesh& p) { return share_of(p.keys, p.samples * p.queries * p.heads * p.width); }
+
 // What all pieces of work read: queries and slopes, by panels and in powers of two.
 struct Asked {
   std::vector<float> queries, slopes;
@@ -92,17 +95,21 @@ void weigh(const Mesh& p, Running& now, const float* shared, float* weights, con
 // Parts of answers: out (samples, queries, heads * value_width), means (samples, heads, extras,
 // queries), lse (samples, heads, queries). Each share of the keys leaves parts of its own, which
 // stand one behind the other: joining them is a small matter of the caller's.
-extern "C" long ipot_mesh_shares(const Mesh* p) { return pieces(p->keys, share_of(p->keys)); }
+extern "C" long ipot_mesh_shares(const Mesh* p) { return pieces(p->keys, mesh_share(*p)); }
 
-extern "C" void ipot_mesh_attend(const Mesh* given, float* out, float* means, float* lse) {
-  const Mesh p = *given;
+namespace {
+
+void attend(const Mesh& p, float* out, float* means, float* lse) {
   const long width = p.value_width, panels = asking(p).panels(), sums = width + p.extras;
-  const long taken = share_of(p.keys), shares = pieces(p.keys, taken);
+  const long taken = mesh_share(p), shares = pieces(p.keys, taken);
   const long groups = pieces(p.samples, SAMPLES);
   const Asked asked(p);
+  Rooms<std::vector<float>> rooms(
+      p.threads, std::vector<float>(SAMPLES * Running::size(sums) + 2 * KEYS * PANEL));
 #pragma omp parallel num_threads(p.threads)
   {
-    std::vector<float> room(SAMPLES * Running::size(sums)), shared(KEYS * PANEL), weights(KEYS * PANEL);
+    float *room = rooms.own().data(), *shared = room + SAMPLES * Running::size(sums);
+    float* weights = shared + KEYS * PANEL;
 #pragma omp for schedule(dynamic)
     for (long work = 0; work < groups * p.heads * shares * panels; ++work) {
       const long panel = work % panels, share = work / panels % shares;
@@ -110,21 +117,21 @@ extern "C" void ipot_mesh_attend(const Mesh* given, float* out, float* means, fl
       const long first = group * SAMPLES, last = std::min(p.samples, first + SAMPLES);
       const long end = std::min(p.keys, (share + 1) * taken);
       auto running = [&](long b) {
-        return Running(room.data() + (b - first) * Running::size(sums), sums);
+        return Running(room + (b - first) * Running::size(sums), sums);
       };
       for (long b = first; b < last; ++b) running(b).start();
       for (long n = share * taken; n < end; n += KEYS) {
         const long seen = std::min(KEYS, end - n);
         product<VECTORS, false>(seen, p.width, {p.key.at(0, n, head * p.width), p.key.row, 1},
-                                asked.panel(p, head, panel), PANEL, shared.data(), PANEL);
+                                asked.panel(p, head, panel), PANEL, shared, PANEL);
         for (long b = first; b < last; ++b) {
           Running now = running(b);
           const float* extra = p.extra + (b * p.keys + n) * p.extras;
-          weigh(p, now, shared.data(), weights.data(), asked.slope(p, head, panel),
+          weigh(p, now, shared, weights, asked.slope(p, head, panel),
                 p.factor + b * p.keys + n, extra, seen);
           product<VECTORS, true>(width, seen, {p.value.at(0, n, head * width), 1, p.value.row},
-                                 weights.data(), PANEL, now.sums, PANEL);
-          product<VECTORS, true>(p.extras, seen, {extra, 1, p.extras}, weights.data(), PANEL,
+                                 weights, PANEL, now.sums, PANEL);
+          product<VECTORS, true>(p.extras, seen, {extra, 1, p.extras}, weights, PANEL,
                                  now.sums + width * PANEL, PANEL);
         }
       }
@@ -146,8 +153,6 @@ extern "C" void ipot_mesh_attend(const Mesh* given, float* out, float* means, fl
   }
 }
 
-namespace {
-
 // What a backward pass reads besides, by panels: the gradients of both parts of the answers.
 struct Gradients {
   std::vector<float> query_rows, answers, answer_rows, means, logs, deltas;
@@ -168,7 +173,7 @@ struct Gradients {
 
 // The room of one thread.
 struct Room {
-  std::vector<float> shared, weights, d_scores, total, d_key, d_value;
+  std::vector<float> shared, weights, d_scores, total, d_key, d_value, found, slopes;
   long key_row, value_row;
 
   explicit Room(const Mesh& p)
@@ -176,6 +181,8 @@ struct Room {
         weights(KEYS * PANEL),
         d_scores(KEYS * PANEL),
         total(KEYS * PANEL),
+        found(asking(p).panels() * p.width * PANEL),
+        slopes(asking(p).panels() * p.extras * PANEL),
         key_row(padded(p.width, LANES)),
         value_row(padded(p.value_width, LANES)) {
     d_key.resize(KEYS * key_row);
@@ -209,26 +216,21 @@ struct Room {
   }
 };
 
-}  // namespace
-
 // The gradients of queries, keys, values and slopes. delta (samples, heads, queries) is what the
 // gradients of weights are relative to. Each group of samples leaves parts of the gradients of keys
 // and values, and each share of the keys parts of the others; the caller adds them up.
-extern "C" long ipot_mesh_groups(const Mesh* p) { return pieces(p->samples, SAMPLES); }
-
-extern "C" void ipot_mesh_backward(const Mesh* given, const float* d_out, const float* d_means,
-                                   const float* lse, const float* delta, float* d_query,
-                                   const Place* d_key, const Place* d_value, float* d_slope) {
-  const Mesh p = *given;
+void differentiate(const Mesh& p, const float* d_out, const float* d_means, const float* lse,
+                   const float* delta, float* d_query, Place d_key, Place d_value, float* d_slope) {
   const long width = p.value_width, panels = asking(p).panels(), row = p.heads * p.width;
-  const long taken = share_of(p.keys), shares = pieces(p.keys, taken);
+  const long taken = mesh_share(p), shares = pieces(p.keys, taken);
   const long groups = pieces(p.samples, SAMPLES);
   const Asked asked(p);
   const Gradients given_back(p, d_out, d_means, lse, delta);
+  Rooms<Room> rooms(p.threads, Room(p));
 #pragma omp parallel num_threads(p.threads)
   {
-    Room room(p);
-    std::vector<float> found(panels * p.width * PANEL), slopes(panels * p.extras * PANEL);
+    Room& room = rooms.own();
+    std::vector<float>&found = room.found, &slopes = room.slopes;
 #pragma omp for schedule(dynamic)
     for (long work = 0; work < groups * p.heads * shares; ++work) {
       const long share = work % shares, head = work / shares % p.heads;
@@ -266,10 +268,10 @@ extern "C" void ipot_mesh_backward(const Mesh* given, const float* d_out, const 
                                  found.data() + panel * p.width * PANEL, PANEL);
         }
         for (long r = 0; r < seen; ++r) {
-          float* to = d_key->at(group, n + r, head * p.width);
+          float* to = d_key.at(group, n + r, head * p.width);
           for (long i = 0; i < p.width; ++i) to[i] = room.d_key[r * room.key_row + i] * p.scale;
           std::copy_n(&room.d_value[r * room.value_row], width,
-                      d_value->at(group, n + r, head * width));
+                      d_value.at(group, n + r, head * width));
         }
       }
       const long part = group * shares + share;
@@ -284,4 +286,21 @@ extern "C" void ipot_mesh_backward(const Mesh* given, const float* d_out, const 
       }
     }
   }
+}
+
+}  // namespace
+
+extern "C" long ipot_mesh_groups(const Mesh* p) { return pieces(p->samples, SAMPLES); }
+
+// Both return 0, or 1 where there was not enough memory.
+extern "C" int ipot_mesh_attend(const Mesh* p, float* out, float* means, float* lse) {
+  return attempt([&] { attend(*p, out, means, lse); });
+}
+
+extern "C" int ipot_mesh_backward(const Mesh* p, const float* d_out, const float* d_means,
+                                  const float* lse, const float* delta, float* d_query,
+                                  const Place* d_key, const Place* d_value, float* d_slope) {
+  return attempt([&] {
+    differentiate(*p, d_out, d_means, lse, delta, d_query, *d_key, *d_value, d_slope);
+  });
 }

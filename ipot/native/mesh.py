@@ -10,8 +10,16 @@ import ctypes
 import torch
 from torch import Tensor
 
-from ipot.native.build import loaded
-from ipot.native.structures import Mesh, address, dense, rows, threads
+from ipot.native.build import call, loaded
+from ipot.native.structures import (
+    Mesh,
+    address,
+    dense,
+    differentiable_gradients,
+    pointer,
+    rows,
+    threads,
+)
 
 
 def attend(
@@ -24,8 +32,8 @@ def attend(
     differentiated with respect to them. `slope` (H, T, M) has the products of queries with w_j.
     """
     differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in (query, pairs, slope))
-    call = _attend if differentiated or torch.compiler.is_compiling() else _forward
-    return call(query, pairs, slope, factor, extra, heads)[:2]
+    way = _attend if differentiated or torch.compiler.is_compiling() else _forward
+    return way(query, pairs, slope, factor, extra, heads)[:2]
 
 
 def _forward(
@@ -38,7 +46,7 @@ def _forward(
     means = pairs.new_empty(*several, heads, mesh.extras, mesh.queries)
     lse = pairs.new_empty(*several, heads, mesh.queries)
     places = [address(t) for t in (out, means, lse)]
-    loaded().ipot_mesh_attend(ctypes.byref(mesh), *places)
+    call("ipot_mesh_attend", ctypes.byref(mesh), *places)
     del held
     # Shares of the keys, each with its part of all weights.
     weight = lse.softmax(0)
@@ -70,7 +78,8 @@ def _backward(
     d_slope = slope.new_empty(groups * shares, *slope.shape)
     d_pairs = pairs.new_empty(groups, *pairs.shape[1:])
     inner = query.shape[-1]
-    loaded().ipot_mesh_backward(
+    call(
+        "ipot_mesh_backward",
         ctypes.byref(mesh),
         *(address(t) for t in (*held[-4:], d_query)),
         *(ctypes.byref(rows(part)) for part in (d_pairs[..., :inner], d_pairs[..., inner:])),
@@ -88,11 +97,27 @@ def _mesh(
     held = [dense(query), dense(pairs[..., :inner]), dense(pairs[..., inner:])]
     numbers = [t.contiguous() for t in (slope, factor, extra)]
     parts = [rows(t) for t in held]
-    addresses = [t.data_ptr() for t in numbers]
+    addresses = [pointer(t) for t in numbers]
     widths = (inner // heads, (pairs.shape[-1] - inner) // heads, extra.shape[-1])
     sizes = (len(extra), heads, query.shape[1], pairs.shape[1], *widths)
     work = len(extra) * query.shape[1] * pairs.numel()
     return Mesh(*parts, *addresses, *sizes, widths[0] ** -0.5, threads(work)), held + numbers
+
+
+def _formula(
+    query: Tensor, pairs: Tensor, slope: Tensor, factor: Tensor, extra: Tensor, heads: int
+) -> tuple[Tensor, Tensor]:
+    """The same by torch's operators, for derivatives of derivatives."""
+    inner = query.shape[-1]
+    asked, key, value = (
+        t[0].unflatten(-1, (heads, -1)).transpose(0, 1)
+        for t in (query, pairs[..., :inner], pairs[..., inner:])
+    )
+    own = factor[:, None, None]
+    scores = asked @ key.transpose(-1, -2) + (extra.unsqueeze(1) @ slope).transpose(-1, -2)
+    weights = (scores * own * asked.shape[-1] ** -0.5).softmax(-1) * own
+    out = (weights @ value).transpose(1, 2).flatten(2)
+    return out, (weights @ extra.unsqueeze(1)).transpose(-1, -2)
 
 
 _attend = torch.library.custom_op("ipot::attend_mesh", _forward, mutates_args=())
@@ -124,6 +149,13 @@ def _keep(ctx, inputs, output) -> None:
 
 
 def _differentiate(ctx, d_out, d_means, _):
+    if torch.is_grad_enabled():  # somebody wants derivatives of these as well
+        *inputs, factor, extra = ctx.saved_tensors[:5]
+
+        def formula(query: Tensor, pairs: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+            return _formula(query, pairs, slope, factor, extra, ctx.heads)
+
+        return *differentiable_gradients(formula, inputs, (d_out, d_means)), None, None, None
     found = _differentiated(d_out, d_means, *ctx.saved_tensors, ctx.heads)
     return *found, None, None, None
 

@@ -9,13 +9,15 @@ using namespace rows;
 
 namespace {
 
+constexpr float FAR = 4194304.0f;  // 2^22
 constexpr long POINTS = 60;  // of a block: a whole number of the rows that a product takes at once
 
 // The sine and cosine of pi times x.
 inline void turn(Vec x, Vec& sine, Vec& cosine) {
   const Vec shift = all(12582912.0f);  // 1.5 * 2^23: added to a number it leaves the integer
   const Vec moved = x + shift;
-  const Vec rest = x - (moved - shift), square = rest * rest;
+  // So far away that numbers are whole turns, nothing is left; of infinity, nothing that is a number.
+  const Vec rest = (x > FAR) | (x < -FAR) ? x * 0.0f : x - (moved - shift), square = rest * rest;
   // Polynomials that are off by less than rounding, for half a half turn either way.
   Vec s = all(0.077657660f);
   s = s * square - 0.598291286f;
@@ -125,28 +127,24 @@ void add_row(const float* row, long width, float* totals) {
   totals[1] = sum(squares);
 }
 
-}  // namespace
-
 // Products of features and values, (samples, count, columns): of normalised ones, with the offset
 // added; or, where there are totals (samples, count, 2), as they are, and with these the sums of
 // each row and of its squares.
-extern "C" void ipot_project(const Features* given, const Projection* asked, float* out,
-                             float* totals) {
-  const Features f = *given;
-  const Projection p = *asked;
+void project(const Features& f, const Projection& p, float* out, float* totals) {
   const long width = width_of(f) + p.value_width, wide = padded(p.columns, LANES);
   const long row = padded(width, LANES);  // of a token, with zeros behind it
   const auto weight = turned(p.weight, width, p.columns);
   const long blocks = pieces(f.count, POINTS);
+  Rooms<std::vector<float>> rooms(f.threads, std::vector<float>(POINTS * (row + wide)));
 #pragma omp parallel num_threads(f.threads)
   {
-    std::vector<float> tokens(POINTS * row), products(POINTS * wide);
+    float *tokens = rooms.own().data(), *products = tokens + POINTS * row;
 #pragma omp for schedule(static)
     for (long work = 0; work < f.samples * blocks; ++work) {
       const long b = work / blocks, first = work % blocks * POINTS;
       const long count = std::min(POINTS, f.count - first), at = b * f.count + first;
       for (long i = 0; i < count; ++i) {
-        float* token = tokens.data() + i * row;
+        float* token = tokens + i * row;
         write_features(f, f.points.at(b, first + i, 0), token);
         if (p.value_width)
           std::copy_n(p.values.at(b, first + i, 0), p.value_width, token + width_of(f));
@@ -157,13 +155,21 @@ extern "C" void ipot_project(const Features* given, const Projection* asked, flo
       }
       for (long i = 0; i < count; ++i)
         if (p.offset)
-          std::copy_n(p.offset, p.columns, products.data() + i * wide);
+          std::copy_n(p.offset, p.columns, products + i * wide);
         else
-          std::fill_n(products.data() + i * wide, p.columns, 0.0f);
-      add_product(count, wide, width, {tokens.data(), row, 1}, weight.data(), wide,
-                  products.data(), wide);
+          std::fill_n(products + i * wide, p.columns, 0.0f);
+      add_product(count, wide, width, {tokens, row, 1}, weight.data(), wide,
+                  products, wide);
       for (long i = 0; i < count; ++i)
-        std::copy_n(products.data() + i * wide, p.columns, out + (at + i) * p.columns);
+        std::copy_n(products + i * wide, p.columns, out + (at + i) * p.columns);
     }
   }
+}
+
+}  // namespace
+
+// Returns 0, or 1 where there was not enough memory.
+extern "C" int ipot_project(const Features* features, const Projection* projection, float* out,
+                            float* totals) {
+  return attempt([&] { project(*features, *projection, out, totals); });
 }

@@ -9,8 +9,17 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
-from ipot.native.build import loaded
-from ipot.native.structures import Features, Projection, Rows, address, dense, rows, threads
+from ipot.native.build import call, loaded
+from ipot.native.structures import (
+    Features,
+    Projection,
+    Rows,
+    address,
+    dense,
+    pointer,
+    rows,
+    threads,
+)
 
 MOST_DIMENSIONS = 16
 """That points may have."""
@@ -76,10 +85,10 @@ def _project(
 ) -> None:
     given, held = _features(points, waves, len(weight))
     held.append(weight.contiguous())
-    at = [held[-1].data_ptr(), None]
+    at: list[int | None] = [pointer(held[-1]), None]
     if offset is not None:
         held.append(offset.contiguous())
-        at[1] = held[-1].data_ptr()
+        at[1] = pointer(held[-1])
     own = Rows()
     if values is not None:
         held.append(dense(values))
@@ -87,7 +96,7 @@ def _project(
     width = 0 if values is None else values.shape[-1]
     asked = Projection(own, *at, width, len(weight), epsilon)
     place = None if totals is None else address(totals)
-    loaded().ipot_project(ctypes.byref(given), ctypes.byref(asked), address(out), place)
+    call("ipot_project", ctypes.byref(given), ctypes.byref(asked), address(out), place)
     del held
 
 
@@ -95,7 +104,7 @@ def _features(points: Tensor, waves: Waves, columns: int = 0) -> tuple[Features,
     """What the library reads, and the tensors that must live as long."""
     held = [dense(points), *(t.contiguous() for t in waves)]
     sizes = (*points.shape, waves.matrix.shape[1], len(waves.raw))
-    parts = (rows(held[0]), *(t.data_ptr() for t in held[1:]))
+    parts = (rows(held[0]), *map(pointer, held[1:4]), held[4].data_ptr())
     # Two dozen operations make a feature.
     work = points.shape[0] * points.shape[1] * waves.width * (24 + columns)
     return Features(*parts, *sizes, threads(work)), held

@@ -1,7 +1,11 @@
 // Rows of several samples and heads: how they are rearranged, shared out and summed over.
 #pragma once
 
+#include <new>
+#include <stdexcept>
 #include <vector>
+
+#include <omp.h>
 
 #include "tiles.h"
 
@@ -12,12 +16,16 @@ using namespace tiles;
 constexpr long KEYS = 64;         // of a block
 constexpr long SHARE = 1024;      // rows of a piece of work: the longer side is shared out
 constexpr long MOST_SHARES = 64;  // beyond, shares are larger: each leaves a part to be added up
+constexpr long FEWEST_SHARES = 8;      // that cores may want ...
+constexpr long MOST_PARTS = 1L << 22;  // ... and numbers of all parts together beyond which there are no more
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 constexpr float NONE = -1e30f;    // a score lower than all
 
-// How many rows are in a piece of work. It depends on sizes alone, not on threads, and so do sums.
-inline long share_of(long count) {
-  return std::max(SHARE, padded((count + MOST_SHARES - 1) / MOST_SHARES, PANEL));
+// How many rows are in a piece of work that leaves a part of so many numbers. It depends on sizes
+// alone, not on threads, and so do sums.
+inline long share_of(long count, long part) {
+  const long most = std::clamp(MOST_PARTS / std::max(1L, part), FEWEST_SHARES, MOST_SHARES);
+  return std::max(SHARE, padded((count + most - 1) / most, PANEL));
 }
 
 inline long pieces(long count, long share) { return std::max(1L, (count + share - 1) / share); }
@@ -124,6 +132,29 @@ inline void normalise(float* row, long width, float epsilon) {
   const float scale = 1.0f / std::sqrt((squares + sum(many)) / width + epsilon);
   for (j = 0; j + LANES <= width; j += LANES) store(row + j, load(row + j) * scale);
   for (; j < width; ++j) row[j] *= scale;
+}
+
+// Room for each thread, taken before they start: one that runs out of memory could tell nobody.
+template <typename Room>
+class Rooms {
+  std::vector<Room> rooms;
+
+ public:
+  Rooms(int threads, const Room& room) : rooms(threads, room) {}
+  Room& own() { return rooms[omp_get_thread_num()]; }
+};
+
+// What a call returns: whether there was memory enough for it.
+template <typename Work>
+int attempt(Work work) {
+  try {
+    work();
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return 1;
+  } catch (const std::length_error&) {  // more than any memory has
+    return 1;
+  }
 }
 
 // The running softmax of a panel of queries: sums (width, PANEL) of what is weighted, the sums of

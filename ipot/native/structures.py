@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+
+from ipot.errors import Unsupported
 
 GRAIN = 1 << 20
 """Multiplications that are worth a thread: some ten microseconds of one."""
@@ -76,7 +79,17 @@ class Layer(ctypes.Structure):
 
 def rows(x: Tensor) -> Rows:
     """A tensor (B, N, C) whose channels lie side by side, which must live as long."""
-    return Rows(x.data_ptr(), x.stride(0), x.stride(1))
+    return Rows(pointer(x), x.stride(0), x.stride(1))
+
+
+def pointer(x: Tensor) -> int:
+    """Where a tensor lies that the library may read: others would be read as what they are not."""
+    if x.dtype != torch.float32 or x.device.type != "cpu":
+        raise Unsupported(
+            f"compiled kernels are for float32 on a CPU, not for {x.dtype} on {x.device}: leave "
+            'the choice to attention_path("auto")'
+        )
+    return x.data_ptr()
 
 
 def dense(x: Tensor) -> Tensor:
@@ -86,7 +99,20 @@ def dense(x: Tensor) -> Tensor:
 
 def address(x: Tensor) -> ctypes.c_void_p:
     """Where a contiguous tensor lies."""
-    return ctypes.c_void_p(x.data_ptr())
+    return ctypes.c_void_p(pointer(x))
+
+
+def differentiable_gradients(
+    formula: Callable[..., Tensor | tuple[Tensor, ...]],
+    inputs: Sequence[Tensor | None],
+    gradients: Tensor | tuple[Tensor, ...],
+) -> list[Tensor | None]:
+    """The gradients of a formula of some inputs, to be differentiated once more."""
+    # Tensors of their own: one input may have been made from another.
+    own = [None if t is None else t.view_as(t) for t in inputs]
+    asked = [t for t in own if t is not None and t.requires_grad]
+    found = iter(torch.autograd.grad(formula(*own), asked, gradients, create_graph=True))
+    return [next(found) if t is not None and t.requires_grad else None for t in own]
 
 
 def threads(work: int) -> int:

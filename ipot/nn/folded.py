@@ -53,12 +53,17 @@ def product_dtype(exact: torch.dtype, device: torch.device) -> torch.dtype:
 def called(*layers: nn.Module) -> bool:
     """Whether any of some LayerNorms and Linears must be called as a module: hooks hang on it, or
     it is of another kind and may do something else."""
-    return any(type(m) not in (nn.LayerNorm, nn.Linear) or _hooked(m) for m in layers)
+    return any(type(m) not in (nn.LayerNorm, nn.Linear) for m in layers) or hooked(*layers)
 
 
-def _hooked(module: nn.Module) -> bool:
-    before = module._forward_pre_hooks or module._backward_pre_hooks
-    return bool(before or module._forward_hooks or module._backward_hooks)
+def hooked(*modules: nn.Module) -> bool:
+    """Whether hooks hang on any of some modules, or on all that there are."""
+    if torch.nn.modules.module._has_any_global_hook():
+        return True
+    return any(
+        m._forward_pre_hooks or m._backward_pre_hooks or m._forward_hooks or m._backward_hooks
+        for m in modules
+    )
 
 
 def fold(features: Float[Tensor, "1 N F"], eps: float) -> Float[Tensor, "1 N F2"]:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ipot.native import project
-from ipot.native.attention import available
+from ipot.native.reach import available, readable
 from ipot.nn.folded import Known, product_dtype
 from ipot.nn.paths import by_the_book
 from ipot.spec import Bounds
@@ -87,9 +87,8 @@ class FourierFeatures(nn.Module):
 
     def native(self, x: Tensor) -> bool:
         """Whether there are compiled kernels for points like these."""
-        kinds = {x.dtype, self.centre.dtype}
-        small = len(self.centre) <= project.MOST_DIMENSIONS and x.device.type == "cpu"
-        return small and kinds == {torch.float32} and available()
+        small = len(self.centre) <= project.MOST_DIMENSIONS
+        return small and readable(x, self.centre) and available()
 
     def waves(self) -> project.Waves:
         """What the compiled kernels make features with."""

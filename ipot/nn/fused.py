@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ipot.nn.folded import called
+from ipot.nn.folded import called, hooked
 from ipot.nn.paths import goes_by_kernel
 
 FEW = 4096
@@ -34,7 +34,9 @@ def fits(block: Any, x: Tensor) -> bool:
     part, last = block.attend, block.feed_forward
     if not (block.residual and goes_by_kernel(x) and hasattr(last, "gated")):
         return False
-    if not isinstance(last.norm, nn.LayerNorm) or last.norm.eps != 1e-5:
+    if called(part.to_out, last.norm, last.into, last.out) or hooked(part, last):
+        return False
+    if last.norm.eps != 1e-5:
         return False
     from ipot.kernels.rows import supports
 
@@ -43,7 +45,10 @@ def fits(block: Any, x: Tensor) -> bool:
 
 def fits_itself(block: Any, x: Tensor) -> bool:
     """The same for a whole block whose rows attend to each other."""
-    return block.attend.norm_context is None and block.attend.norm.eps == 1e-5 and fits(block, x)
+    part = block.attend
+    if part.norm_context is not None or called(part.norm, part.to_query, part.to_key_value):
+        return False
+    return part.norm.eps == 1e-5 and fits(block, x)
 
 
 def pack(block: Any) -> Packed:

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ipot.native import mesh
+from ipot.native.reach import readable
 from ipot.nn.folded import called, product
 from ipot.nn.paths import goes_native, path_is_free
 from ipot.nn.split import Split
@@ -37,7 +38,7 @@ def fits(
     given = torch.is_grad_enabled() and (position.requires_grad or value.requires_grad)
     simple = mask is None and len(query) == 1 and value.shape[-1] < position.shape[-1] and not given
     simple = simple and path_is_free() and not called(*layers)
-    return simple and goes_native(query, position, heads)
+    return simple and readable(value) and goes_native(query, position, heads)
 
 
 def lay(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Laid:

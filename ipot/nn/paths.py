@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ipot import kernels
 from ipot.native import attention as native
+from ipot.native.reach import available, exact
 from ipot.nn import blockwise
 
 PATHS = ("auto", "plain", "fused", "native", "blocks", "kernel")
@@ -76,9 +77,8 @@ def path_of(query: Tensor, key: Tensor, heads: int | None = None, *, narrow: boo
 
 def goes_native(query: Tensor, key: Tensor, heads: int | None) -> bool:
     """Whether compiled kernels attend between these on a CPU, whatever was asked for."""
-    exact = query.dtype == key.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
     scores = len(key) * (heads or 0) * query.shape[-2] * key.shape[-2]
-    return exact and scores > FEW and query.device.type == "cpu" and native.available()
+    return scores > FEW and exact(query, key) and available()
 
 
 def goes_by_kernel(x: Tensor) -> bool:

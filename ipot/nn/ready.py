@@ -8,13 +8,14 @@ the weights once, and again when they have changed.
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from ipot.native import project
-from ipot.nn.folded import called
-from ipot.nn.keep import kept
+from ipot.native.reach import exact
+from ipot.nn.folded import called, hooked
 from ipot.nn.mesh import Laid
 from ipot.nn.paths import goes_by_kernel, path_is_free
 
@@ -97,14 +98,25 @@ def _natively(
 
 def _native(position: Any, linear: Any, norm: Any, points: Tensor, values: Tensor | None) -> bool:
     """Whether there are kernels for these on a CPU, and nobody asked for another way."""
-    kinds = {points.dtype, linear.weight.dtype, *([] if values is None else [values.dtype])}
-    narrow = values is None or values.shape[-1] < position.width
-    exact = kinds == {torch.float32} and not torch.is_autocast_enabled("cpu")
-    if not (exact and narrow and path_is_free()) or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or not path_is_free() or called(norm, linear):
         return False
-    return not called(norm, linear) and position.native(points)
+    narrow = values is None or values.shape[-1] < position.width
+    given = [*norm.parameters(), *linear.parameters(), *([] if values is None else [values])]
+    return narrow and not hooked(position) and exact(*given) and position.native(points)
+
+
+_kept: WeakKeyDictionary[nn.Module, tuple[Any, Any]] = WeakKeyDictionary()
 
 
 def _prepared(make: Any, *modules: nn.Module) -> Any:
     """What a kernel reads, made once for as long as no weight changes."""
-    return kept(modules[-1], make, *modules, dtype=torch.bfloat16)
+    linear = modules[-1]
+    own = [t for m in modules for t in (*m.parameters(), *m.buffers())]
+    if any(t.is_inference() for t in own):  # these do not tell when they change
+        return make(*modules, dtype=torch.bfloat16)
+    state = tuple((t.data_ptr(), t._version) for t in own)
+    found = _kept.get(linear)
+    if found is None or found[0] != state:
+        with torch.no_grad():
+            found = _kept[linear] = state, make(*modules, dtype=torch.bfloat16)
+    return found[1]

@@ -1,7 +1,8 @@
 """Blocks of attention on a CPU by compiled kernels, where nothing is differentiated.
 
 `ipot.native.block` takes layers inputs by outputs, with a norm's own weights in the layer behind
-it. These are made once for as long as no weight changes.
+it. These are made at every call, which takes a hundredth of it. What was kept could be of weights
+that have changed since: torch's fused optimisers leave no sign.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ipot.native import attention as native
 from ipot.native import block as rows
 from ipot.native.block import Weights
-from ipot.nn.folded import called
-from ipot.nn.keep import kept
+from ipot.native.reach import available, exact
+from ipot.nn.folded import called, hooked
 from ipot.nn.paths import attend, path_is_free
 
 
@@ -31,21 +31,20 @@ def fits(block: Any, x: Tensor) -> bool:
     """Whether the kernels can do what a block does behind its attention, and may now."""
     if torch.is_grad_enabled() or torch.compiler.is_compiling() or not path_is_free():
         return False
-    if x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not block.residual:
-        return False
     part, last = block.attend, block.feed_forward
+    if not (block.residual and hasattr(last, "gated")):
+        return False
     layers = (part.to_out, last.norm, last.into, last.out)
-    if not hasattr(last, "gated") or called(*layers):
+    if called(*layers) or hooked(part, last) or not exact(x, *_weights(*layers)):
         return False
-    if {x.dtype, part.to_out.weight.dtype} != {torch.float32} or not native.available():
-        return False
-    return rows.fits(part.to_out.out_features, last.out.in_features)
+    return rows.fits(part.to_out.out_features, last.out.in_features) and available()
 
 
 def fits_itself(block: Any, x: Tensor) -> bool:
     """The same for a whole block whose rows attend to each other."""
     part = block.attend
-    if part.norm_context is not None or called(part.norm, part.to_query, part.to_key_value):
+    layers = (part.norm, part.to_query, part.to_key_value)
+    if part.norm_context is not None or called(*layers) or not exact(*_weights(*layers)):
         return False
     return rows.fits(part.to_query.out_features) and fits(block, x)
 
@@ -53,7 +52,7 @@ def fits_itself(block: Any, x: Tensor) -> bool:
 def apply(block: Any, state: Tensor, mask: Tensor | None) -> Tensor:
     """A block of self-attention on (B, Z, d)."""
     part = block.attend
-    weights = kept(part, _before, part.norm, part.to_query, part.to_key_value)
+    weights = _before(part.norm, part.to_query, part.to_key_value)
     triples = rows.norm_project(state, weights, part.norm.eps)
     query, pairs = triples.split([part.to_query.out_features, part.to_key_value.out_features], -1)
     return finish(block, state, attend(query, pairs, part.heads, mask))
@@ -62,8 +61,12 @@ def apply(block: Any, state: Tensor, mask: Tensor | None) -> Tensor:
 def finish(block: Any, y: Tensor, attended: Tensor) -> Tensor:
     """What a block does behind its attention, (B, M, i), to the rows (B or 1, M, d) it adds to."""
     part, last = block.attend, block.feed_forward
-    behind = kept(last, _behind, part.to_out, last.norm, last.into, last.out)
+    behind = _behind(part.to_out, last.norm, last.into, last.out)
     return rows.finish(y, attended, *behind, last.norm.eps)
+
+
+def _weights(*layers: nn.Module) -> list[Tensor]:
+    return [w for layer in layers for w in layer.parameters()]
 
 
 def _before(norm: nn.LayerNorm, query: nn.Linear, pairs: nn.Linear) -> Weights:

@@ -76,7 +76,13 @@ class JoinedAdamW(torch.optim.AdamW):
         """
         if gradient is None:
             self._plan = None  # other parameters may be stepped now: look at their counts again
-            return super().step(closure)
+            found = super().step(closure)
+            # Torch's fused kernels change them without a sign, which whoever keeps something that
+            # was made from them looks for.
+            torch.autograd.graph.increment_version(
+                [p for group in self.param_groups for p in group["params"]]
+            )
+            return found
         if self._plan is None:
             raise RuntimeError("there is no plan for this gradient: call gather() before step()")
         self._plan.update(self.param_groups, gradient, divisor)
@@ -87,6 +93,8 @@ class JoinedAdamW(torch.optim.AdamW):
         groups = [[p for p in g["params"] if p.grad is not None] for g in self.param_groups]
         found = [p for group in groups for p in group]
         if self._memory is None or not self._memory.intact():
+            return None
+        if not all(p in self._memory.places for p in found):  # of a group that was added since
             return None
         if not found or not all(map(_usual, self.param_groups)) or not all(map(_dense, found)):
             return None

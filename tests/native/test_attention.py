@@ -7,10 +7,11 @@ import torch
 
 from ipot.native import attention as native
 from ipot.native.build import why_not
+from ipot.native.reach import available
 from ipot.nn import blockwise
 from ipot.nn.paths import attention_path, path_of, plain_attention
 
-pytestmark = pytest.mark.skipif(not native.available(), reason=f"no library: {why_not()}")
+pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
 NOISE = 3e-6
 

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.native import attention as native
 from ipot.native import block
 from ipot.native.build import why_not
+from ipot.native.reach import available
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.swift import _before, _behind
 
-pytestmark = pytest.mark.skipif(not native.available(), reason=f"no library: {why_not()}")
+pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
 
 def drawn(width, inner, multiplier, *, bias=False, context=None):

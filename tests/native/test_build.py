@@ -90,6 +90,24 @@ def compiler():
 
 
 @pytest.mark.usefixtures("compiler")
+def test_a_compiler_with_words_behind_it(anew, monkeypatch):
+    monkeypatch.setenv("CXX", " ".join([*build._compiler(), "-DNOTHING"]))
+    assert build.library() is not None
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_library_without_the_kernels_is_made_again(anew, tmp_path, caplog):
+    anew.mkdir(parents=True)
+    target, source = build._target(), tmp_path / "other.cpp"
+    source.write_text('extern "C" int other() { return 1; }')
+    flags = ["-shared", "-fPIC", "-o", str(target)]
+    subprocess.run([*build._compiler(), *flags, str(source)], check=True)
+    # This process has the other one under that name for good; the next will find a whole one.
+    without(None, caplog, "lacks ipot_attend")
+    assert target.stat().st_size > 100_000
+
+
+@pytest.mark.usefixtures("compiler")
 def test_it_is_compiled_once(anew, monkeypatch):
     assert build.library() is not None
     (made,) = anew.iterdir()

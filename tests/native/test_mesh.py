@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.native import attention as native
 from ipot.native import mesh as kernels
 from ipot.native.build import why_not
+from ipot.native.reach import available
 from ipot.nn import mesh
 from ipot.nn.attention import MultiHead
 from ipot.nn.paths import attention_path, plain_attention
 from ipot.nn.split import Split
 
-pytestmark = pytest.mark.skipif(not native.available(), reason=f"no library: {why_not()}")
+pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
 # samples, queries, keys, heads, width of a head, values, features, bias
 SIZES = {

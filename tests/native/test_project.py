@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.native import attention as native
 from ipot.native import project
 from ipot.native.build import why_not
+from ipot.native.reach import available
 from ipot.nn.fourier import FourierFeatures
 from ipot.nn.paths import attention_path
 
-pytestmark = pytest.mark.skipif(not native.available(), reason=f"no library: {why_not()}")
+pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
 # Largest frequencies are about 32 half turns: a coordinate's last bit moves a feature by 6e-6.
 NOISE = 1e-5
@@ -96,12 +96,20 @@ def test_any_number_of_points(count):
     assert found.isfinite().all()
 
 
-def test_far_away_points_are_no_danger():
+@pytest.mark.parametrize("size", [1e5, 1e6, 1e7, 1e9, 1e20, 1e35])
+def test_far_away_points_have_features_of_size_one(size):
     position = FEATURES["space"]
-    points = torch.tensor([[[1e7, -1e20, 0.0], [torch.nan, torch.inf, 1.0]]])
-    found = project.features(points, position.waves())
-    assert found[0, 0].isfinite().all()
-    assert found[0, 1].isnan().any()
+    points = size * torch.randn(1, 50, 3)
+    found = project.features(points, position.waves())[..., 3:]
+    assert found.abs().max() <= 1 + 1e-6
+
+
+def test_what_is_not_a_number_is_not_lost():
+    position = FEATURES["space"]
+    points = torch.tensor([[[0.5, torch.nan, 0.0], [torch.inf, 0.5, 1.0], [0.1, 0.2, 0.3]]])
+    found = project.features(points, position.waves()).isnan()
+    assert torch.equal(found, exactly(position, points).isnan())
+    assert found.any(-1).tolist() == [[True, True, False]]
 
 
 def test_the_module_takes_them_for_points_as_data():

@@ -16,15 +16,13 @@ def made(calls):
 
 def test_prepared_once_for_as_long_as_no_weight_changes():
     calls, norm, linear = [], nn.LayerNorm(3), nn.Linear(3, 2)
-    make = made(calls)
-    first = ready._prepared(make, norm, linear)
-    assert ready._prepared(make, norm, linear) is first
+    first = ready._prepared(made(calls), norm, linear)
+    assert ready._prepared(made(calls), norm, linear) is first
     assert len(calls) == 1
 
 
 def test_any_change_of_a_weight_is_seen():
     calls, norm, linear = [], nn.LayerNorm(3), nn.Linear(3, 2)
-    make = made(calls)
     optimizer = torch.optim.SGD([*norm.parameters(), *linear.parameters()], lr=0.1)
 
     def step():
@@ -39,10 +37,10 @@ def test_any_change_of_a_weight_is_seen():
         lambda: torch.autograd.graph.increment_version(list(linear.parameters())),
     )
     for number, change in enumerate(changes, 1):
-        ready._prepared(make, norm, linear)
+        ready._prepared(made(calls), norm, linear)
         assert len(calls) == number
         change()
-    ready._prepared(make, norm, linear)
+    ready._prepared(made(calls), norm, linear)
     assert len(calls) == len(changes) + 1
 
 

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from ipot.native import attention as native
 from ipot.native import block as rows
 from ipot.native.build import why_not
+from ipot.native.reach import available
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.paths import attention_path
 
-pytestmark = pytest.mark.skipif(not native.available(), reason=f"no library: {why_not()}")
+pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
 
 @pytest.fixture

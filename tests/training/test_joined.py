@@ -640,3 +640,23 @@ def test_steps_of_the_trainer_are_joined():
     assert len({entries["exp_avg"].untyped_storage().data_ptr() for entries in state}) == 1
     step.close()
     assert parted(step.parameters)
+
+
+def test_torchs_own_step_is_seen_by_caches_too():
+    pair = Pair()
+    pair.differentiate(pair.mine, pair.own, torch.randn(4, 33))
+    before = [p._version for p in pair.mine.parameters()]
+    pair.optimizer.step()
+    after = [p._version for p in pair.mine.parameters()]
+    assert all(b > a for a, b in zip(before, after, strict=True))
+
+
+def test_a_group_that_is_added_later_goes_the_ordinary_way():
+    pair = Pair()
+    late = nn.Parameter(torch.ones(3))
+    pair.optimizer.add_param_group({"params": [late]})
+    pair.differentiate(pair.mine, pair.own, torch.randn(4, 33))
+    late.grad = torch.ones(3)
+    assert pair.optimizer.gather() is None
+    pair.optimizer.step()
+    assert (late < 1).all()

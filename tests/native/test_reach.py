@@ -1,0 +1,187 @@
+"""Where compiled kernels must not be called, since somebody would miss what they do."""
+
+import pytest
+import torch
+import torch.autograd.forward_ad as forward
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from ipot.errors import Unsupported
+from ipot.native import attention, project
+from ipot.native.build import why_not
+from ipot.native.reach import available, exact, readable
+from ipot.nn import swift
+from ipot.nn.attention import AttentionBlock, MultiHead
+from ipot.nn.fourier import FourierFeatures
+from ipot.nn.paths import attend, attention_path
+from ipot.nn.split import Split
+
+pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
+
+
+def problem():
+    torch.manual_seed(0)
+    return torch.randn(1, 40, 16), torch.randn(2, 300, 32)
+
+
+def layers():
+    """Features, a norm and a block: all that has kernels."""
+    torch.manual_seed(0)
+    position = FourierFeatures((7, 7), (8.0, 8.0))
+    return position, AttentionBlock(30, heads=2, context=None), AttentionBlock(32, heads=2)
+
+
+def test_numbers_of_another_kind_or_place_are_not():
+    x = torch.zeros(3)
+    assert readable(x)
+    assert not readable(x, x.double())
+    assert not readable(x, x.to("meta"))
+
+
+def test_rounded_products_are_not_exact():
+    x = torch.zeros(3)
+    assert exact(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert readable(x)
+        assert not exact(x)
+
+
+def test_whoever_watches_sees_operations():
+    x = torch.zeros(3)
+    seen = []
+    torch.func.grad(lambda y: (seen.append(readable(x, y)), y.sum())[1])(x)
+    with FakeTensorMode():
+        seen.append(readable(x))
+    with forward.dual_level():
+        seen.append(readable(x))
+    torch.jit.trace(lambda y: (seen.append(readable(y)), y + 1)[1], x, check_trace=False)
+    make_fx(lambda y: (seen.append(readable(y)), y + 1)[1])(x)
+    assert seen == [False] * 5
+    assert readable(x)
+
+
+def test_a_trace_answers_other_questions_too():
+    query, pairs = problem()
+    traced = torch.jit.trace(lambda q, p: attend(q, p, 2), (query, pairs))
+    other = torch.randn_like(query)
+    torch.testing.assert_close(traced(other, pairs), attend(other, pairs, 2), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_traced_block_answers_other_questions_too():
+    block = layers()[2].eval()
+    x, other = torch.randn(1, 90, 32), torch.randn(1, 90, 32)
+    assert swift.fits(block, x)
+    traced = torch.jit.trace(block, x)
+    torch.testing.assert_close(traced(other), block(other), rtol=1e-5, atol=1e-5)
+
+
+def test_functions_of_functions():
+    query, pairs = problem()
+    found = torch.func.grad(lambda q: attend(q, pairs, 2).square().sum())(query)
+    asked = query.clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(attend(asked, pairs, 2).square().sum(), asked)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.compile
+def test_an_export_has_none_of_our_operators():
+    class Layer(torch.nn.Module):
+        def forward(self, query, pairs):
+            return attend(query, pairs, 2)
+
+    program = torch.export.export(Layer(), problem())
+    assert "ipot" not in str(program.graph)
+
+
+def test_other_numbers_are_refused_where_they_are_asked_for_by_name():
+    query, pairs = problem()
+    with attention_path("native"), pytest.raises(Unsupported, match="float32 on a CPU, not for"):
+        attend(query.double(), pairs.double(), 2)
+    position = layers()[0]
+    with pytest.raises(Unsupported, match="float64"):
+        project.features(torch.zeros(1, 3, 2, dtype=torch.float64), position.waves())
+
+
+def test_values_of_another_kind_over_a_shared_mesh():
+    layer = MultiHead(12, context=9, heads=2, head_width=6, out=12)
+    tokens = Split(torch.randn(1, 70, 8), torch.randn(3, 70, 1, dtype=torch.float64))
+    query = torch.randn(1, 40, 12)
+    with attention_path("plain"):
+        wanted = layer(query, tokens)
+    torch.testing.assert_close(layer(query, tokens), wanted, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_parts_of_another_kind_or_place_are_left_to_torch():
+    position, _, block = layers()
+    x = torch.randn(1, 90, 32)
+    block.feed_forward.double()
+    assert not swift.fits(block, x)
+    assert not swift.fits(layers()[2].to("meta"), x)
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        position.to("meta")(torch.zeros(1, 4, 2))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("step", ["fused", "data", "in place"])
+def test_weights_that_change_without_a_sign(step):
+    block, x = layers()[2], torch.randn(1, 90, 32)
+    before = block(x)
+    if step == "fused":
+        optimizer = torch.optim.AdamW(block.parameters(), lr=0.5, fused=True)
+        for p in block.parameters():
+            p.grad = torch.randn_like(p)
+        optimizer.step()
+    elif step == "data":
+        for p in block.parameters():
+            p.data.mul_(1.5)
+    else:
+        for p in block.parameters():
+            p.mul_(1.5)
+    with attention_path("plain"):
+        wanted = block(x)
+    assert not torch.allclose(before, wanted, atol=1e-2)
+    torch.testing.assert_close(block(x), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_second_derivatives(masked):
+    torch.manual_seed(0)
+    query, pairs = (0.3 * torch.randn(1, 30, 4)).requires_grad_(), torch.randn(2, 200, 8)
+    mask = torch.rand(2, 200) > 0.4 if masked else None
+    found = []
+    for path in ("native", "plain"):
+        with attention_path(path):
+            out = attend(query, pairs, 2, mask).square().sum()
+            (first,) = torch.autograd.grad(out, query, create_graph=True)
+            found.append(torch.autograd.grad(first.square().sum(), query)[0])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+def test_second_derivatives_over_a_shared_mesh():
+    torch.manual_seed(0)
+    layer = MultiHead(12, context=9, heads=2, head_width=6, out=12)
+    tokens = Split(torch.randn(1, 70, 8), torch.randn(3, 70, 1))
+    query, found = torch.randn(1, 40, 12, requires_grad=True), []
+    for path in ("auto", "plain"):
+        with attention_path(path):
+            (first,) = torch.autograd.grad(
+                layer(query, tokens).square().sum(), query, create_graph=True
+            )
+            found.append(torch.autograd.grad(first.square().sum(), query)[0])
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-5)
+
+
+def test_memory_that_there_is_not():
+    import ctypes
+
+    from ipot.native.build import call
+    from ipot.native.structures import Problem, rows
+
+    x = torch.zeros(1, 1, 1)
+    parts = [rows(x)] * 3
+    huge = Problem(*parts, None, 1, 1, 1, 1 << 40, 1, 1 << 10, 1, 1.0, 1)
+    with pytest.raises(MemoryError, match="not enough memory for attend"):
+        call("ipot_attend", ctypes.byref(huge), ctypes.c_void_p(0), ctypes.c_void_p(0))
+    assert attention.attend(x, x, x, 1)[0].item() == 0.0
