@@ -77,8 +77,10 @@ def path_of(query: Tensor, key: Tensor, heads: int | None = None, *, narrow: boo
 
 def goes_native(query: Tensor, key: Tensor, heads: int | None) -> bool:
     """Whether compiled kernels attend between these on a CPU, whatever was asked for."""
+    if not exact(query, key):
+        return False
     scores = len(key) * (heads or 0) * query.shape[-2] * key.shape[-2]
-    return scores > FEW and exact(query, key) and available()
+    return scores > FEW and available()
 
 
 def goes_by_kernel(x: Tensor) -> bool:
