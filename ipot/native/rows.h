@@ -21,6 +21,8 @@ constexpr long MOST_PARTS = 1L << 22;  // ... and numbers of all parts together 
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 constexpr float NONE = -1e30f;    // a score lower than all
 
+static_assert(SHARE % PANEL == 0, "a share of queries is a whole number of panels");
+
 // How many rows are in a piece of work that leaves a part of so many numbers. It depends on sizes
 // alone, not on threads, and so do sums.
 inline long share_of(long count, long part) {

@@ -105,7 +105,7 @@ def _native(position: Any, linear: Any, norm: Any, points: Tensor, values: Tenso
     return narrow and not hooked(position) and exact(*given) and position.native(points)
 
 
-_kept: WeakKeyDictionary[nn.Module, tuple[Any, Any]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[nn.Module, tuple[Any, Any, list[Tensor]]] = WeakKeyDictionary()
 
 
 def _prepared(make: Any, *modules: nn.Module) -> Any:
@@ -118,5 +118,7 @@ def _prepared(make: Any, *modules: nn.Module) -> Any:
     found = _kept.get(linear)
     if found is None or found[0] != state:
         with torch.no_grad():
-            found = _kept[linear] = state, make(*modules, dtype=torch.bfloat16)
+            # With the weights themselves: their places are not given to others, of any version.
+            made = make(*modules, dtype=torch.bfloat16)
+            found = _kept[linear] = state, made, [t.detach() for t in own]
     return found[1]

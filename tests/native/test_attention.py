@@ -27,6 +27,11 @@ SIZES = {
     "more queries than a share": (2, 2, 2500, 129, 1, 8, 8, False),
     "more keys than a share": (2, 2, 70, 3000, 1, 8, 8, True),
     "both": (1, 1, 4200, 1100, 1, 4, 4, False),
+    "as many queries as keys": (2, 2, 130, 130, 2, 8, 8, False),
+    "shared queries, few keys": (3, 1, 40, 300, 2, 8, 8, True),
+    # Beyond 64 shares of 1024 these are larger.
+    "more queries than most shares": (1, 1, 66_100, 3, 1, 2, 1, False),
+    "more keys than most shares": (1, 1, 3, 66_100, 1, 2, 2, False),
 }
 
 
@@ -91,6 +96,28 @@ def test_scores_may_be_large(name):
         assert gap(found, wanted) < limit
 
 
+def test_weights_are_right_to_the_last_bits():
+    # Of two keys: one with a score of 0, and one with the query's own.
+    score = torch.linspace(-2, 0, 5001).view(1, -1, 1)
+    key = torch.tensor([0.0, 1.0]).view(1, 2, 1)
+    found, _ = native.attend(score, key, key.clone(), 1)
+    wanted = score.double().sigmoid()
+    assert ((found - wanted) / wanted).abs().max() < 5e-7
+
+
+@pytest.mark.parametrize("name", ["masked, shared queries", "as many queries as keys"])
+def test_scores_may_all_be_far_from_zero(name):
+    # One head has none above -200, the other none below 200: neither may set the other's measure.
+    (query, key, value), mask, heads, gradient = problem(name)
+    width = query.shape[-1] // heads
+    query[..., 0::width] = 40.0
+    key[..., 0] -= 40.0
+    key[..., width] += 40.0
+    given = (query, key, value), mask, heads, gradient
+    for found, wanted in zip(ours(*given), by_formula(*given), strict=True):
+        assert gap(found, wanted) < 2e-4  # of scores that are rounded at 500
+
+
 def test_the_logarithm_is_that_of_the_sum_of_weights():
     (query, key, value), mask, heads, _ = problem("masked, shared queries")
     _, lse = native.attend(query, key, value, heads, mask)
@@ -113,7 +140,7 @@ def test_a_sample_without_a_real_key_answers_nothing(name):
     assert gradients[1][1].abs().max() == gradients[2][1].abs().max() == 0
 
 
-@pytest.mark.parametrize(("queries", "keys"), [(3, 0), (0, 3), (70, 0)])
+@pytest.mark.parametrize(("queries", "keys"), [(3, 0), (0, 3), (70, 0), (5000, 0)])
 def test_nothing_to_ask_or_to_attend_to(queries, keys):
     query, key = torch.randn(1, queries, 8), torch.randn(2, keys, 8)
     out, lse = native.attend(query, key, key, 2)
@@ -164,16 +191,43 @@ def test_tensors_may_lie_anyhow():
     assert torch.equal(found, wanted)
     wide = torch.cat([key, value, key], -1)[..., : key.shape[-1] + value.shape[-1]]
     assert torch.equal(native.attend(query, wide, None, heads, mask)[0], wanted)
+    scattered_mask = mask.T.contiguous().T
+    assert scattered_mask.stride(-1) != 1
+    assert torch.equal(native.attend(query, key, value, heads, scattered_mask)[0], wanted)
 
 
-def test_the_gradients_of_chunks_add_up():
-    (query, key, value), _, heads, gradient = problem("encoder")
+def test_gradients_may_lie_anyhow():
+    tensors, mask, heads, gradient = problem("heads")
+    wanted = ours(tensors, mask, heads, gradient)
+    scattered = gradient.transpose(1, 2).contiguous().transpose(1, 2)
+    assert not scattered.is_contiguous()
+    found = ours(tensors, mask, heads, scattered)
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["query", "key", "value"])
+def test_one_of_them_may_be_differentiated_alone(which):
+    tensors, mask, heads, gradient = problem("heads")
+    wanted = ours(tensors, mask, heads, gradient)[1 + which]
+    leaves = [t.clone().requires_grad_(i == which) for i, t in enumerate(tensors)]
+    out, lse = native.attend(*leaves, heads, mask)
+    assert not lse.requires_grad  # it has no gradient, and must not seem to have one
+    (found,) = torch.autograd.grad(out, leaves[which], gradient)
+    assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("name", ["encoder", "more keys than a share"])
+def test_the_gradients_of_chunks_add_up(name):
+    (query, key, value), mask, heads, gradient = problem(name)
     pairs = torch.cat([key, value], -1)
-    out, lse = native.attend(query, pairs, None, heads)
-    whole = native.gradients(gradient, query, pairs, None, out, lse, heads)
+    out, lse = native.attend(query, pairs, None, heads, mask)
+    whole = ours((query, key, value), mask, heads, gradient)
+    whole = whole[1], torch.cat(whole[2:], -1)
+    chunks = pairs.split(700, 1)
+    masks = [None] * len(chunks) if mask is None else mask.split(700, 1)
     parts = [
-        native.gradients(gradient, query, part, None, out, lse, heads)
-        for part in pairs.split(700, 1)
+        native.gradients(gradient, query, *part, out, lse, heads)
+        for part in zip(chunks, masks, strict=True)
     ]
     assert gap(sum(d for d, _ in parts), whole[0].double()) < NOISE
     assert gap(torch.cat([d for _, d in parts], 1), whole[1].double()) < NOISE

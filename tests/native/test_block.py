@@ -76,9 +76,73 @@ def test_gates_far_from_zero():
     assert (found - rest - wanted).abs().max() < 2e-6
 
 
+def test_epsilon_counts_where_rows_hardly_differ():
+    made = drawn(16, 16, 1)
+    part, last = made.attend, made.feed_forward
+    nn.init.zeros_(part.to_out.bias)
+    rows = 1e-3 * torch.randn(1, 75, 16)
+    weights = _before(part.norm, part.to_query, part.to_key_value)
+    behind = _behind(part.to_out, last.norm, last.into, last.out)
+    found = block.norm_project(rows, weights, 1e-5), block.finish(rows, 0 * rows, *behind, 1e-5)
+    made.double()
+    normed, rows = part.norm(rows.double()), rows.double()
+    wanted = torch.cat([part.to_query(normed), part.to_key_value(normed)], -1), rows + last(rows)
+    assert gap(found[0], wanted[0]) < 1e-6
+    assert gap(found[1], wanted[1]) < 1e-6
+
+
+def test_layers_without_a_bias():
+    made = drawn(32, 32, 1)
+    part, last = made.attend, made.feed_forward
+    for layer in (last.norm, part.to_out, last.into, last.out):
+        nn.init.zeros_(layer.bias)
+    behind = _behind(part.to_out, last.norm, last.into, last.out)
+    bare = [weights._replace(bias=None) for weights in behind]
+    rows = torch.randn(1, 75, 32)
+    # Twice: what was left behind by the first must not count in the second.
+    for attended in (torch.randn(1, 75, 32), torch.randn(1, 75, 32)):
+        wanted = block.finish(rows, attended, *behind, 1e-5)
+        torch.testing.assert_close(block.finish(rows, attended, *bare, 1e-5), wanted)
+        wanted = block.norm_project(rows, behind.opened, 1e-5)
+        torch.testing.assert_close(block.norm_project(rows, bare[1], 1e-5), wanted)
+
+
+def test_results_do_not_depend_on_threads():
+    made = drawn(64, 64, 2)
+    part, last = made.attend, made.feed_forward
+    weights = _before(part.norm, part.to_query, part.to_key_value)
+    behind = _behind(part.to_out, last.norm, last.into, last.out)
+    rows, attended = torch.randn(2, 10_000, 64), torch.randn(2, 10_000, 64)
+    before, found = torch.get_num_threads(), []
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            found.append(block.norm_project(rows, weights, 1e-5))
+            found.append(block.finish(rows, attended, *behind, 1e-5))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[2])
+    assert torch.equal(found[1], found[3])
+
+
+def test_rows_may_lie_anyhow():
+    made = drawn(16, 16, 1)
+    part, last = made.attend, made.feed_forward
+    weights = _before(part.norm, part.to_query, part.to_key_value)
+    behind = _behind(part.to_out, last.norm, last.into, last.out)
+    rows, attended = torch.randn(2, 5, 16), torch.randn(2, 5, 16)
+    others = [t.transpose(1, 2).contiguous().transpose(1, 2) for t in (rows, attended)]
+    assert not others[0].is_contiguous()
+    wanted = block.norm_project(rows, weights, 1e-5)
+    assert torch.equal(block.norm_project(others[0], weights, 1e-5), wanted)
+    wanted = block.finish(rows, attended, *behind, 1e-5)
+    assert torch.equal(block.finish(*others, *behind, 1e-5), wanted)
+
+
 def test_widths_that_fill_vectors():
     assert block.fits(16, 64, 128)
-    assert not block.fits(16, 20)
+    # Half of the largest vectors will not do, though there are machines that have such.
+    assert not any(block.fits(*widths) for widths in [(16, 20), (20, 16), (24,), (8, 16)])
 
 
 def test_what_is_not_a_number_is_not_lost():

@@ -1,9 +1,11 @@
 """A library that is compiled where it runs, and what happens where it cannot be."""
 
 import logging
+import shutil
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -61,10 +63,11 @@ def test_a_compiler_that_makes_nonsense(anew, monkeypatch, caplog, tmp_path):
     without(monkeypatch, caplog, "")
 
 
-def test_a_compiler_that_does_not_end(anew, monkeypatch, caplog, tmp_path):
-    monkeypatch.setattr(build, "SECONDS", 0.2)
-    monkeypatch.setenv("CXX", command(tmp_path / "c++", "exec sleep 5"))
-    without(monkeypatch, caplog, "the compiler took more than 0.2 s")
+@pytest.mark.parametrize("script", ["exec sleep 5", "[ $1 = --version ] || exec sleep 5"])
+def test_a_compiler_that_does_not_end(anew, monkeypatch, caplog, tmp_path, script):
+    monkeypatch.setattr(build, "SECONDS", 0.5)
+    monkeypatch.setenv("CXX", command(tmp_path / "c++", script))
+    without(monkeypatch, caplog, "the compiler took more than 0.5 s")
 
 
 def test_a_folder_that_cannot_be_made(anew, monkeypatch, caplog, tmp_path):
@@ -109,12 +112,16 @@ def test_a_library_without_the_kernels_is_made_again(anew, tmp_path, caplog):
 
 @pytest.mark.usefixtures("compiler")
 def test_it_is_compiled_once(anew, monkeypatch):
-    assert build.library() is not None
-    (made,) = anew.iterdir()
-    before = made.stat().st_mtime_ns
-    build._tried.cache_clear()
     ran, run = [], subprocess.run
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: ran.append(a[0]) or run(*a, **k))
+    assert build.library() is not None
+    (made,) = anew.iterdir()
+    # Under another name until it is whole, so that nobody loads half of it.
+    (compiled,) = (c for c in ran if "-o" in c)
+    assert Path(compiled[compiled.index("-o") + 1]) != made
+    before = made.stat().st_mtime_ns
+    build._tried.cache_clear()
+    ran.clear()
     assert build.library() is not None
     assert [c[1:] for c in ran] == [["--version"]]
     assert made.stat().st_mtime_ns == before
@@ -127,6 +134,66 @@ def test_other_flags_make_another_library(anew, monkeypatch):
     second = build._target()
     monkeypatch.setattr(build, "_processor", lambda: "another one")
     assert len({first, second, build._target()}) == 3
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("name", [*build.SOURCES, *build.HEADERS])
+def test_another_source_makes_another_library(anew, monkeypatch, tmp_path, name):
+    first, copy = build._target(), tmp_path / "copy"
+    shutil.copytree(build.HERE, copy)
+    monkeypatch.setattr(build, "HERE", copy)
+    assert build._target() == first
+    (copy / name).write_text((copy / name).read_text() + "// changed\n")
+    assert build._target() != first
+
+
+def test_all_that_is_compiled_is_known():
+    names = {path.name for path in build.HERE.iterdir() if path.suffix in (".cpp", ".h")}
+    assert names == {*build.SOURCES, *build.HEADERS}
+
+
+def test_another_compiler_makes_another_library(anew, monkeypatch, tmp_path):
+    found = []
+    for version in (12, 13):
+        monkeypatch.setenv("CXX", command(tmp_path / "c++", f"echo {version}"))
+        found.append(build._target())
+    assert found[0] != found[1]
+
+
+def test_any_compiler_will_do(monkeypatch, tmp_path):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert build._compiler_or_none() is None
+    for name in ("c++", "clang++", "g++"):  # the later one is the better known
+        only = command(tmp_path / name, "exit")
+        assert build._compiler_or_none() == [only]
+
+
+def test_a_compiler_that_fails_without_a_word(anew, monkeypatch, caplog, tmp_path):
+    monkeypatch.setenv("CXX", command(tmp_path / "c++", "exit 3"))
+    without(monkeypatch, caplog, "the compiler failed: 3")
+
+
+def test_an_empty_name_of_a_folder_is_none(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert build._folder() == Path.home() / ".cache" / "ipot" / "native"
+
+
+def test_what_tells_processors_apart(monkeypatch):
+    def told(text):
+        monkeypatch.setattr(Path, "read_text", lambda *_, **__: text)
+        return build._processor()
+
+    one = told("model name : A\nflags : avx2\ncpu MHz : 1000\n")
+    assert told("model name : A\nflags : avx2\ncpu MHz : 2000\n") == one
+    others = [
+        "model name : B\nflags : avx2\n",
+        "model name : A\nflags : avx2 avx512f\n",
+        "CPU part : 0xd40\nFeatures : asimd\n",
+        "CPU part : 0xd40\nFeatures : asimd sve\n",
+        "CPU part : 0xd41\nFeatures : asimd\n",
+    ]
+    assert len({one, *map(told, others)}) == 1 + len(others)
 
 
 @pytest.mark.usefixtures("compiler")

@@ -85,6 +85,49 @@ def test_products_come_with_the_sums_of_features(name):
     assert (sums[..., 1] - tokens.square().sum(-1)).abs().max() < 2 * NOISE * position.width
 
 
+def scattered(x):
+    """The same numbers with other distances between them."""
+    found = x.transpose(-1, -2).contiguous().transpose(-1, -2)
+    assert found.stride(-1) != 1
+    return found
+
+
+def test_tensors_may_lie_anyhow():
+    position = FEATURES["plane"]
+    waves, points, values = position.waves(), points_of(position), torch.randn(2, 131, 3)
+    weight, offset = torch.randn(9, position.width + 3), torch.randn(9)
+    wanted = project.project(points, values, waves, weight, offset, 1e-5)
+    others = scattered(points), scattered(values), waves, scattered(weight), offset, 1e-5
+    assert torch.equal(project.project(*others), wanted)
+    assert torch.equal(project.features(scattered(points), waves), project.features(points, waves))
+    part = weight[:, : position.width]  # as it is cut from that of a layer
+    wanted = project.products(points, waves, part.contiguous())[0]
+    assert torch.equal(project.products(points, waves, part)[0], wanted)
+
+
+def test_epsilon_counts_where_features_hardly_differ():
+    position = FEATURES["no phases"]
+    points = points_of(position) * 1e-3
+    weight = torch.randn(4, 2)
+    found = project.project(points, None, position.waves(), weight, torch.zeros(4), 1e-5)
+    wanted = nn.functional.layer_norm(exactly(position, points), (2,), eps=1e-5)
+    wanted = wanted @ weight.double().T
+    assert (found - wanted).abs().max() < NOISE * wanted.abs().max()
+
+
+def test_results_do_not_depend_on_threads():
+    position, before = FEATURES["plane"], torch.get_num_threads()
+    points, values = points_of(position, 3, 40_000), torch.randn(3, 40_000, 1)
+    weight, offset, found = torch.randn(40, position.width + 1), torch.randn(40), []
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            found.append(project.project(points, values, position.waves(), weight, offset, 1e-5))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*found)
+
+
 @pytest.mark.parametrize("count", [0, 1, 60, 61])
 def test_any_number_of_points(count):
     position = FEATURES["plane"]

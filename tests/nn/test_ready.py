@@ -1,9 +1,20 @@
 """What a kernel reads is made once, and again when a weight has changed."""
 
+import gc
+import weakref
+from copy import deepcopy
+
+import pytest
 import torch
 from torch import nn
 
-from ipot.nn import ready
+from ipot.native import build
+from ipot.native.build import why_not
+from ipot.native.reach import available
+from ipot.nn import mesh, ready
+from ipot.nn.fourier import FourierFeatures
+from ipot.nn.paths import attention_path
+from ipot.nn.split import Split
 
 
 def made(calls):
@@ -53,5 +64,137 @@ def test_weights_that_do_not_tell_are_prepared_every_time():
     assert len(calls) == 2
 
 
-def test_nothing_is_ready_on_a_cpu():
-    assert ready.project_points(None, None, None, nn.Linear(3, 2), torch.zeros(1, 4, 2)) is None
+def test_buffers_count_as_weights():
+    calls, norm, linear = [], nn.BatchNorm1d(3), nn.Linear(3, 2)
+    ready._prepared(made(calls), norm, linear)
+    norm.running_mean.add_(1)
+    ready._prepared(made(calls), norm, linear)
+    assert len(calls) == 2
+
+
+def test_other_weights_with_the_same_version_are_seen():
+    calls, linear = [], nn.Linear(3, 2)
+    for _ in range(2):
+        before = linear.weight  # which must live, or another one may lie in its place
+        linear.weight = nn.Parameter(torch.zeros(2, 3))
+        ready._prepared(made(calls), linear)
+        del before
+    assert len(calls) == 2
+
+
+def test_layers_are_not_kept_alive():
+    linear = nn.Linear(3, 2)
+    ready._prepared(made([]), linear)
+    left = weakref.ref(linear)
+    del linear
+    gc.collect()
+    assert left() is None
+
+
+needs_library = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
+
+
+def layers(channels, columns=12, *, bias=False):
+    torch.manual_seed(0)
+    position = FourierFeatures((9, 7), (16.0, 12.0), domain=((0.0, 1.0), (-1.0, 3.0)))
+    norm = nn.LayerNorm(position.width + channels)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    return position, norm, nn.Linear(position.width + channels, columns, bias=bias)
+
+
+def exactly(position, norm, linear, points, values):
+    """The layers one by one, in float64."""
+    position, norm, linear = (deepcopy(m).double() for m in (position, norm, linear))
+    with attention_path("plain"):
+        tokens = position(points.double())
+    if values is not None:
+        tokens = torch.cat([tokens.expand(len(values), -1, -1), values.double()], -1)
+    return linear(norm(tokens))
+
+
+@needs_library
+@torch.no_grad()
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("channels", [0, 2])
+def test_points_are_projected_in_one_pass(channels, bias):
+    position, norm, linear = layers(channels, bias=bias)
+    points = torch.rand(3, 70, 2)
+    values = 0.01 * torch.randn(3, 70, channels) if channels else None
+    norm.eps = 0.1
+    found = ready.project_points(position, None, norm, linear, points, values)
+    assert found.tokens is None
+    wanted = exactly(position, norm, linear, points, values)
+    assert (found.projected - wanted).abs().max() < 2e-5 * wanted.abs().max()
+
+
+@needs_library
+@torch.no_grad()
+def test_a_mesh_is_laid_as_its_tokens_are():
+    position, norm, linear = layers(2)
+    points, values = torch.rand(1, 70, 2), torch.randn(3, 70, 2)
+    found = ready.project_mesh(position, None, norm, linear, points, values)
+    wanted = mesh.lay(Split(position(points), values), norm, linear)
+    assert found.value is values
+    torch.testing.assert_close(found.products, wanted.products, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.sums, wanted.sums, rtol=1e-5, atol=1e-4)
+
+
+WHYS = (
+    *("gradients", "compiling", "another path", "autocast", "no library", "lift"),
+    *("points in float64", "values in float64", "weights in float64", "positions in float64"),
+    *("norm in float64", "hook", "hook of the norm", "hook of the positions", "wide values"),
+)
+
+
+@needs_library
+@pytest.mark.parametrize("call", [ready.project_points, ready.project_mesh])
+@pytest.mark.parametrize("why", [None, *WHYS])
+def test_elsewhere_nothing_is_ready(monkeypatch, why, call):
+    channels = 40 if why == "wide values" else 2
+    position, norm, linear = layers(channels)
+    points, values = torch.rand(1, 70, 2), torch.randn(3, 70, channels)
+    if call is ready.project_points:
+        points = points.expand(3, -1, -1)
+    lift = nn.Linear(1, 1) if why == "lift" else None
+    if why == "compiling":
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    if why == "no library":
+        monkeypatch.setattr(build, "_tried", lambda: (None, "left out by a test"))
+    if why == "points in float64":
+        points = points.double()
+    if why == "values in float64":
+        values = values.double()
+    if why == "weights in float64":
+        linear.double()
+    if why == "norm in float64":
+        norm.double()
+    if why == "hook of the positions":
+        position.register_forward_hook(lambda *given: None)
+    if why == "positions in float64":
+        position.double()
+    if why == "hook":
+        linear.register_forward_hook(lambda *given: None)
+    if why == "hook of the norm":
+        norm.register_forward_hook(lambda *given: None)
+    path = attention_path("fused" if why == "another path" else "auto")
+    with (
+        torch.set_grad_enabled(why == "gradients"),
+        torch.autocast("cpu", torch.bfloat16, enabled=why == "autocast"),
+        path,
+    ):
+        found = call(position, lift, norm, linear, points, values)
+    assert (found is None) == (why is not None)
+
+
+@needs_library
+@torch.no_grad()
+def test_samples_that_share_points_and_samples_that_do_not():
+    position, norm, linear = layers(2)
+    points, values = torch.rand(3, 70, 2), torch.randn(3, 70, 2)
+    given = position, None, norm, linear
+    assert ready.project_points(*given, points[:1], values) is None
+    assert ready.project_mesh(*given, points, values) is None
+    # One sample alone has no one to share with.
+    assert ready.project_mesh(*given, points[:1], values[:1]) is None
+    assert ready.project_points(*given, points[:1], values[:1]) is not None

@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from ipot.native import block as rows
+from ipot.native import build
 from ipot.native.build import why_not
 from ipot.native.reach import available
+from ipot.nn import swift
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.paths import attention_path
 
@@ -77,22 +79,28 @@ WHYS = (
     "autocast",
     "no gate",
     "no residual",
-    "hook",
     "another path",
     "width",
+    "width of rows",
+    "no library",
 )
 
 
 @pytest.mark.parametrize("why", WHYS)
-def test_elsewhere_the_layers_do_it(calls, why):
-    made, state = block(**{"no gate": {"gated": False}, "width": {"width": 20}}.get(why, {})), None
+def test_elsewhere_the_layers_do_it(calls, why, monkeypatch):
+    settings = {
+        "no gate": {"gated": False},
+        "width": {"width": 20},
+        "width of rows": {"width": 8, "head_width": 16},
+    }
+    made = block(**settings.get(why, {}))
+    if why == "no library":
+        monkeypatch.setattr(build, "_tried", lambda: (None, "left out by a test"))
     if why == "no residual":
         made = block(residual=False)
     state = torch.randn(1, 90, made.attend.norm.normalized_shape[0])
     if why == "float64":
         made, state = made.double(), state.double()
-    if why == "hook":
-        made.feed_forward.into.register_forward_hook(lambda *given: None)
     with torch.set_grad_enabled(why == "gradients"):
         if why == "autocast":
             with torch.autocast("cpu", torch.bfloat16):
@@ -103,3 +111,64 @@ def test_elsewhere_the_layers_do_it(calls, why):
         else:
             made(state)
     assert not calls
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["to_out", "norm", "into", "out"])
+def test_hooks_behind_the_attention_are_called(calls, name):
+    made, seen = block(), []
+    owner = made.attend if name == "to_out" else made.feed_forward
+    getattr(owner, name).register_forward_hook(lambda *given: seen.append(name))
+    made(torch.randn(1, 90, 32))
+    assert seen == [name]
+    assert "finish" not in calls
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["norm", "to_query", "to_key_value"])
+def test_hooks_before_the_attention_are_called(calls, name):
+    made, seen = block(), []
+    getattr(made.attend, name).register_forward_hook(lambda *given: seen.append(name))
+    made(torch.randn(1, 90, 32))
+    assert seen == [name]
+    assert calls == ["finish"]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["attend", "feed_forward"])
+def test_hooks_of_either_part_are_called(calls, name):
+    made, seen = block(), []
+    getattr(made, name).register_forward_hook(lambda *given: seen.append(name))
+    made(torch.randn(1, 90, 32))
+    assert seen == [name]
+    assert not calls
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["norm", "to_query", "to_key_value"])
+def test_weights_of_another_kind_are_left_to_torch(name):
+    made, state = block(), torch.randn(1, 90, 32)
+    assert swift.fits_itself(made, state)
+    getattr(made.attend, name).double()
+    assert not swift.fits_itself(made, state)
+
+
+@torch.no_grad()
+def test_queries_that_do_not_fill_vectors(calls):
+    made, state = block(head_width=5), torch.randn(1, 90, 32)
+    found = made(state)
+    assert calls == ["finish"]
+    with attention_path("plain"):
+        wanted = made(state)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_each_norm_has_an_epsilon_of_its_own(calls):
+    made, state = block(), 0.1 * torch.randn(1, 90, 32)
+    made.attend.norm.eps, made.feed_forward.norm.eps = 0.03, 3.0
+    found = made(state)
+    assert len(calls) == 2
+    with attention_path("plain"):
+        wanted = made(state)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
