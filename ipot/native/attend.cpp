@@ -4,7 +4,7 @@
 // vectors, and of all matrices only queries (and the gradients of answers) are rearranged, once.
 // All in powers of two: queries are multiplied by log2(e) as well as by their scale.
 //
-// `ipot.native.attention` calls these with pointers; `ipot.nn.paths.plain_attention` is the formula.
+// `ipot.native.attention` calls these; `ipot.nn.paths.plain_attention` is the formula.
 #include "rows.h"
 
 using namespace rows;
@@ -87,7 +87,8 @@ void attend(const Problem& p, float* out, float* lse) {
       panels > SPLIT_UP_TO ? std::max(1L, p.keys) : share_of(p.keys, all * (width + 1));
   const long shares = pieces(p.keys, taken), groups = pieces(panels, GROUP);
   const auto queries = transposed(p.query, asking(p), p.scale * LOG2_E, p.threads);
-  std::vector<float> outs(shares > 1 ? shares * all * width : 0), logs(shares > 1 ? shares * all : 0);
+  std::vector<float> outs(shares > 1 ? shares * all * width : 0);
+  std::vector<float> logs(shares > 1 ? shares * all : 0);
   Rooms<std::vector<float>> rooms(
       p.threads, std::vector<float>(GROUP * Running::size(width) + KEYS * PANEL));
 #pragma omp parallel num_threads(p.threads)
@@ -221,8 +222,8 @@ struct Room {
 };
 
 // One block of keys, and some panels of queries; `found` takes the gradients of these, transposed.
-void differentiate_block(const Problem& p, const Asked& asked, Room& room, long b, long head, long n,
-                         long seen, long first, long last, float* found) {
+void differentiate_block(const Problem& p, const Asked& asked, Room& room, long b, long head,
+                         long n, long seen, long first, long last, float* found) {
   const long panels = asking(p).panels(), width = p.value_width;
   const long at = b * p.heads + head, from = (b % p.query_samples) * p.heads + head;
   const float* key = p.key.at(b, n, head * p.width);

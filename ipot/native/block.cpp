@@ -1,5 +1,6 @@
-// What a block of attention does to each row by itself, on a CPU: a norm and a projection before its
-// attention; output projection, residual, and gated feed-forward behind it. Nothing is differentiated.
+// What a block of attention does to each row by itself, on a CPU: a norm and a projection before
+// its attention; output projection, residual and gated feed-forward behind it. Nothing is
+// differentiated.
 //
 // Some rows at a time go through all of it, so that what lies between stays in the nearest caches.
 // Weights stand inputs by outputs, and outputs fill whole vectors. `ipot.native.block` calls these;
@@ -71,8 +72,8 @@ void norm_project(const float* rows, long count, const Layer& layer, float epsil
   }
 }
 
-// h = row + project(attended), then h + close(x * gelu(g)) with [x, g] = open(norm(h)). There may be
-// fewer rows than attended ones: then they serve again and again.
+// h = row + project(attended), then h + close(x * gelu(g)) with [x, g] = open(norm(h)). There may
+// be fewer rows than attended ones: then they serve again and again.
 void finish(const float* rows, long own, const float* attended, long count, const Layer& project,
             const Layer& open, const Layer& close, float epsilon, float* out, int threads) {
   const long width = project.outputs, hidden = close.inputs;

@@ -4,7 +4,8 @@
 // all samples; numbers t_j and r are each sample's. So the products of queries with x are computed
 // once for several samples, and so are, backward, those that sum over samples first:
 //
-//     score[b, n, m] = r[b, n] (q[m] . x[n] + sum over j of t[b, n, j] a[j, m]),   a[j, m] = q[m] . w_j
+//     score[b, n, m] = r[b, n] (q[m] . x[n] + sum over j of t[b, n, j] a[j, m])
+//     a[j, m] = q[m] . w_j
 //
 // Answers come in two parts, the weighted means of r x and of r t: what the latter are multiplied
 // by is the caller's, and so are the w_j. `ipot.native.mesh` calls these, and `ipot.nn.split` has
@@ -38,7 +39,9 @@ Shape asking(const Mesh& p) { return {1, p.heads, p.queries, p.width}; }
 Shape answering(const Mesh& p) { return {p.samples, p.heads, p.queries, p.value_width}; }
 
 // Keys of a piece of work, which leaves a part of the gradients of queries.
-long mesh_share(const Mesh& p) { return share_of(p.keys, p.samples * p.queries * p.heads * p.width); }
+long mesh_share(const Mesh& p) {
+  return share_of(p.keys, p.samples * p.queries * p.heads * p.width);
+}
 
 // What all pieces of work read: queries and slopes, by panels and in powers of two.
 struct Asked {

@@ -1,7 +1,7 @@
 // Position features, LayerNorm and projection of points in one pass, on a CPU.
 //
 // A feature is sin(pi y) or cos(pi y) with y some times a coordinate. Taken in half turns, y loses
-// nothing when whole turns are cut off. The features of a block of points live in the nearest cache.
+// nothing when whole turns are cut off. Features of a block of points live in the nearest cache.
 // `ipot.native.project` calls these; `ipot.nn.fourier` and `ipot.nn.split` have the formulas.
 #include "rows.h"
 
@@ -16,7 +16,7 @@ constexpr long POINTS = 60;  // of a block: a whole number of the rows that a pr
 inline void turn(Vec x, Vec& sine, Vec& cosine) {
   const Vec shift = all(12582912.0f);  // 1.5 * 2^23: added to a number it leaves the integer
   const Vec moved = x + shift;
-  // So far away that numbers are whole turns, nothing is left; of infinity, nothing that is a number.
+  // So far away that all numbers are whole, nothing is left; of infinity, nothing that is a number.
   const Vec rest = (x > FAR) | (x < -FAR) ? x * 0.0f : x - (moved - shift), square = rest * rest;
   // Polynomials that are off by less than rounding, for half a half turn either way.
   Vec s = all(0.077657660f);
@@ -40,8 +40,8 @@ inline void turn(Vec x, Vec& sine, Vec& cosine) {
 
 extern "C" {
 
-// matrix is (dimensions, phases) and maps coordinates, brought to the unit box by centre and radius,
-// to half turns; raw names the coordinates that are features themselves.
+// matrix is (dimensions, phases) and maps coordinates, brought to the unit box by centre and
+// radius, to half turns; raw names the coordinates that are features themselves.
 struct Features {
   Rows points;
   const float *centre, *radius, *matrix;

@@ -16,8 +16,8 @@ using namespace tiles;
 constexpr long KEYS = 64;         // of a block
 constexpr long SHARE = 1024;      // rows of a piece of work: the longer side is shared out
 constexpr long MOST_SHARES = 64;  // beyond, shares are larger: each leaves a part to be added up
-constexpr long FEWEST_SHARES = 8;      // that cores may want ...
-constexpr long MOST_PARTS = 1L << 22;  // ... and numbers of all parts together beyond which there are no more
+constexpr long FEWEST_SHARES = 8;  // that cores may want ...
+constexpr long MOST_PARTS = 1L << 22;  // ... or more, up to so many numbers in all parts together
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 constexpr float NONE = -1e30f;    // a score lower than all
 
@@ -37,7 +37,9 @@ struct Rows {
   const float* data;
   long sample, row;
 
-  const float* at(long b, long n, long channel) const { return data + b * sample + n * row + channel; }
+  const float* at(long b, long n, long channel) const {
+    return data + b * sample + n * row + channel;
+  }
 };
 
 struct Place {
@@ -53,7 +55,7 @@ struct Shape {
   long panels() const { return (count + PANEL - 1) / PANEL; }
 };
 
-// Rows transposed panel by panel: (samples, heads, panels, width, PANEL), zeros where there is none.
+// Rows transposed panel by panel: (samples, heads, panels, width, PANEL), with zeros behind them.
 inline std::vector<float> transposed(Rows from, Shape shape, float factor, int threads) {
   const long panels = shape.panels(), width = shape.width;
   std::vector<float> packed(shape.samples * shape.heads * panels * width * PANEL);
@@ -76,7 +78,8 @@ inline std::vector<float> filled(Rows from, Shape shape, int threads) {
   for (long work = 0; work < shape.samples * shape.heads; ++work) {
     const float* row = from.at(work / shape.heads, 0, work % shape.heads * shape.width);
     float* to = packed.data() + work * count * wide;
-    for (long j = 0; j < shape.count; ++j) std::copy_n(row + j * from.row, shape.width, to + j * wide);
+    for (long j = 0; j < shape.count; ++j)
+      std::copy_n(row + j * from.row, shape.width, to + j * wide);
   }
   return packed;
 }
@@ -101,7 +104,8 @@ inline void add_up(const std::vector<float>& parts, long count, long size, float
 }
 
 // The same into rows at any distance; parts are (samples, count, width).
-inline void add_up(const std::vector<float>& parts, long number, Shape shape, Place to, int threads) {
+inline void add_up(const std::vector<float>& parts, long number, Shape shape, Place to,
+                   int threads) {
   const long size = shape.samples * shape.count * shape.width;
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (long row = 0; row < shape.samples * shape.count; ++row) {
