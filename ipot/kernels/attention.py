@@ -93,6 +93,19 @@ def attend_self(triples: Tensor, mask: Tensor | None, heads: int) -> Tensor:
     return call(triples, mask, heads)[0]
 
 
+def attend_self_with_lse(triples: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+    """The same without padding and, (B, H, Z), the natural logarithm of the sum of the weights;
+    for those who differentiate by `self_gradients`."""
+    return _attend_self_function(triples, None, heads)
+
+
+def self_gradients(
+    gradient: Tensor, triples: Tensor, out: Tensor, lse: Tensor, heads: int
+) -> Tensor:
+    """The gradient of the triples."""
+    return _attend_self_backward(gradient, triples, None, out, lse, heads)
+
+
 def attend_narrow(
     query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None = None
 ) -> Tensor:

@@ -26,6 +26,7 @@ __all__ = [
     "TUNING",
     "finish_block",
     "finish_block_packed",
+    "joined",
     "norm_project",
     "norm_project_packed",
     "pack_finish",
@@ -41,7 +42,7 @@ def pack_projection(
     bias: Float[Tensor, " p"] | None = None,
 ) -> Float[Tensor, " n"]:
     """The parameters of a LayerNorm and of the projections behind it, one below the other."""
-    return _joined([*weights, *([] if bias is None else [bias]), gamma, beta])
+    return joined([*weights, *([] if bias is None else [bias]), gamma, beta])
 
 
 def pack_finish(
@@ -55,10 +56,10 @@ def pack_finish(
     bias: Float[Tensor, " d"],
 ) -> Float[Tensor, " n"]:
     """The parameters behind an attention: its output projection, LayerNorm and feed-forward."""
-    return _joined([into_weight, into_bias, weight, bias, out_weight, out_bias, gamma, beta])
+    return joined([into_weight, into_bias, weight, bias, out_weight, out_bias, gamma, beta])
 
 
-def _joined(parts: list[Tensor]) -> Float[Tensor, " n"]:
+def joined(parts: list[Tensor]) -> Float[Tensor, " n"]:
     """All numbers of some tensors, one behind the other. A compiler would make a kernel for each of
     the tensors; torch has one for all."""
     parts = [part.flatten() for part in parts]

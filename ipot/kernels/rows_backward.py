@@ -11,7 +11,7 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from ipot.kernels.rows_forward import HALF_ROOT, attended, dot, line, put, standardise, take, tile
+from ipot.kernels.rows_forward import attended, dot, line, normal, put, standardise, take, tile
 
 DENSITY = tl.constexpr(0.3989422804014327)  # 1/√(2π)
 
@@ -40,6 +40,8 @@ def project_back(
     packed,
     weights,
     grad,
+    past,
+    more,
     dx,
     shares,
     sums,
@@ -49,11 +51,14 @@ def project_back(
     P: tl.constexpr,
     D: tl.constexpr,
     BIAS: tl.constexpr,
+    PAST: tl.constexpr,
+    MORE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     """Both gradients of `project`. The last `blocks` programs have some rows of x each, the others,
-    which take longer, some rows of the weight, and of them all a stretch of `length` rows of x."""
+    which take longer, some rows of the weight, and of them all a stretch of `length` rows of x.
+    With PAST, what comes to x past the projection is added, with MORE what comes from elsewhere."""
     channel = tl.arange(0, D)
     kind = grad.dtype.element_ty
     gamma = packed + P * D + (P if BIAS else 0)
@@ -70,7 +75,12 @@ def project_back(
             left = take(grad, row, live, column, P)
             dn = dot(left, tile(weights, column, channel, D, kind), dn)
         norm_sums(dn, values, sums + index.to(tl.int64) * 2 * D, channel, D)
-        put(dx, row, live, channel, D, norm_back(dn, values, factor, scale, D))
+        answer = norm_back(dn, values, factor, scale, D)
+        if PAST:
+            answer += take(past, row, live, channel, D).to(tl.float32)
+        if MORE:
+            answer += take(more, row, live, channel, D).to(tl.float32)
+        put(dx, row, live, channel, D, answer)
     else:
         index = tl.program_id(0)
         column = (index % (P // COLUMNS)) * COLUMNS + tl.arange(0, COLUMNS)
@@ -91,6 +101,35 @@ def project_back(
         tl.store(shares + column[:, None] * D + channel[None, :], total)
         if BIAS:
             tl.store(shares + P * D + column, count)
+
+
+@triton.jit
+@no_type_check
+def hidden_back(
+    inputs,
+    dy,
+    packed,
+    weights,
+    unit,
+    D: tl.constexpr,
+    F: tl.constexpr,
+    ROWS: tl.constexpr,
+    HIDDEN: tl.constexpr,
+):
+    """Some units of a hidden layer, the gradients of what they and their gates come from, and the
+    two weights in front of them."""
+    channel = tl.arange(0, D)
+    kind = inputs.dtype
+    bias = packed + 2 * F * D
+    into = tile(weights, unit, channel, D, kind)
+    gates = tile(weights + F * D, unit, channel, D, kind)
+    zeros = tl.zeros((ROWS, HIDDEN), tl.float32)
+    a = dot(inputs, tl.trans(into), zeros) + line(bias, unit)
+    g = dot(inputs, tl.trans(gates), zeros) + line(bias + F, unit)
+    dh = dot(dy, tile(weights + 2 * F * (D + 1), channel, unit, F, kind), zeros)
+    below, bell = normal(g)
+    dg = dh * a * (below + g * DENSITY * bell)
+    return a * g * below, dh * g * below, dg, into, gates
 
 
 @triton.jit
@@ -124,9 +163,7 @@ def finish_back(
     live = row < rows
     channel = tl.arange(0, D)
     kind = o.dtype.element_ty
-    BACK: tl.constexpr = 2 * F * (D + 1)  # where the second and third weight begin
-    OUT: tl.constexpr = BACK + D * (F + 1)
-    into_bias = packed + 2 * F * D
+    OUT: tl.constexpr = 2 * F * (D + 1) + D * (F + 1)  # where the third weight begins
     out_bias = packed + OUT + D * INNER
     gamma = out_bias + D
     start = attended(x, o, weights + OUT, out_bias, row, live, shared, D, INNER, COLUMNS)
@@ -139,16 +176,11 @@ def finish_back(
     dn = tl.zeros((ROWS, D), tl.float32)
     for first in range(0, F, HIDDEN):
         unit = first + tl.arange(0, HIDDEN)
-        into = tile(weights, unit, channel, D, kind)
-        gates = tile(weights + F * D, unit, channel, D, kind)
-        zeros = tl.zeros((ROWS, HIDDEN), tl.float32)
-        a = dot(inputs, tl.trans(into), zeros) + line(into_bias, unit)
-        g = dot(inputs, tl.trans(gates), zeros) + line(into_bias + F, unit)
-        dh = dot(rounded, tile(weights + BACK, channel, unit, F, kind), zeros)
-        below = 0.5 + 0.5 * tl.math.erf(g * HALF_ROOT)
-        put(hidden, row, live, unit, F, a * g * below)
-        da = (dh * g * below).to(kind)
-        dg = (dh * a * (below + g * DENSITY * tl.exp(-0.5 * g * g))).to(kind)
+        found, da, dg, into, gates = hidden_back(
+            inputs, rounded, packed, weights, unit, D, F, ROWS, HIDDEN
+        )
+        put(hidden, row, live, unit, F, found)
+        da, dg = da.to(kind), dg.to(kind)
         put(dgates, row, live, unit, 2 * F, da)
         put(dgates + F, row, live, unit, 2 * F, dg)
         dn = dot(dg, gates, dot(da, into, dn))

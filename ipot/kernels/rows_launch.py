@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -46,49 +48,84 @@ def project(x: Tensor, packed: Tensor, weights: Tensor, columns: int, dtype: tor
 
 def project_back(x: Tensor, packed: Tensor, weights: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of x and of the packed parameters."""
-    columns = grad.shape[1]
-    biased = check_projection(x, packed, weights, columns, grad.dtype)
+    check_projection(x, packed, weights, grad.shape[1], grad.dtype)
     x, packed, weights, grad = (t.contiguous() for t in (x, packed, weights, grad))
-    rows, width = x.shape
-    how = tuning(width, rows).project_back
-    step = share(columns, how.columns)
-    blocks = pieces(rows, how.rows)
-    parts, length = stretches(rows, columns // step, how.rows)
-    dx = torch.empty_like(x)
-    shares = _table(x, parts, packed.numel() - 2 * width)
-    sums = _table(x, blocks, 2 * width)
+    dx, sums = torch.empty_like(x), norm_table(x)
     with torch.cuda.device_of(x):
-        rows_backward.project_back[(blocks + parts * (columns // step),)](
-            x,
-            packed,
-            weights,
-            grad,
-            dx,
-            shares,
-            sums,
-            rows,
-            blocks,
-            length,
-            P=columns,
-            D=width,
-            BIAS=biased,
-            ROWS=how.rows,
-            COLUMNS=step,
-            **_options(how),
-        )
-        return dx, _fold(shares, sums, packed)
+        shares = launch_project_back(x, packed, weights, grad, Rowwise(dx, sums))
+        return dx, fold(shares, sums, packed)
 
 
-def finish(x: Tensor, o: Tensor, packed: Tensor, weights: Tensor) -> Tensor:
+class Rowwise(NamedTuple):
+    """What becomes of the rows in a projection's backward pass."""
+
+    dx: Tensor
+    """Where their gradients go."""
+    sums: Tensor
+    """Where the sums of the norm's gradients go, see `norm_table`."""
+    past: Tensor | None = None
+    """What is added: what comes to the rows past the projection,"""
+    more: Tensor | None = None
+    """and from elsewhere."""
+
+
+def norm_table(x: Tensor) -> Tensor:
+    """A place for the sums that `launch_project_back` makes of these rows."""
+    rows, width = x.shape
+    return _table(x, pieces(rows, tuning(width, rows).project_back.rows), 2 * width)
+
+
+def launch_project_back(
+    x: Tensor,
+    packed: Tensor,
+    weights: Tensor,
+    grad: Tensor,
+    rowwise: Rowwise | None,
+    *,
+    how: Launch | None = None,
+    weigh: bool = True,
+) -> Tensor:
+    """The gradients of rows, if there is a place for them, and, if told so, of the weight: the
+    shares of it that are returned are to be added up by `fold`."""
+    (rows, width), columns = x.shape, grad.shape[1]
+    how = how or tuning(width, rows).project_back
+    step = share(columns, how.columns)
+    blocks = pieces(rows, how.rows) if rowwise else 0
+    parts, length = stretches(rows, columns // step, how.rows) if weigh else (0, 0)
+    shares = _table(x, parts, packed.numel() - 2 * width)
+    dx, sums, past, more = rowwise or (x, x, None, None)
+    rows_backward.project_back[(blocks + parts * (columns // step),)](
+        *(x, packed, weights, grad, past, more, dx, shares, sums),
+        *(rows, blocks, length),
+        P=columns,
+        D=width,
+        BIAS=packed.numel() > (columns + 2) * width,
+        PAST=past is not None,
+        MORE=more is not None,
+        ROWS=how.rows,
+        COLUMNS=step,
+        **_options(how),
+    )
+    return shares
+
+
+def finish(
+    x: Tensor, o: Tensor, packed: Tensor, weights: Tensor, out: Tensor | None = None
+) -> Tensor:
     """All of a block behind its attention."""
     hidden = check_finish(x, o, packed, weights)
     x, o, packed, weights = (t.contiguous() for t in (x, o, packed, weights))
     (rows, inner), (again, width) = o.shape, x.shape
     how = tuning(width, rows).finish
-    out = x.new_empty((rows, width), dtype=torch.float32)
+    if out is None:
+        out = x.new_empty((rows, width), dtype=torch.float32)
     with torch.cuda.device_of(x):
         rows_forward.finish[(pieces(rows, how.rows),)](
-            x, o, packed, weights, out, rows, again, **_sizes(how, width, hidden, inner)
+            *(x, o, packed, weights, out),
+            *(out, out, out, out),  # nothing is kept
+            *(rows, again),
+            **finish_sizes(how, width, hidden, inner),
+            KEEP=False,
         )
     return out
 
@@ -101,22 +138,69 @@ def finish_back(
     x, o, packed, weights, grad = (t.contiguous() for t in (x, o, packed, weights, grad))
     (rows, inner), (again, width) = o.shape, x.shape
     if by_library(width, rows):
-        columns = _sizes(tuning(width, rows).finish, width, hidden, inner)["COLUMNS"]
+        columns = finish_sizes(tuning(width, rows).finish, width, hidden, inner)["COLUMNS"]
         dx, do, gradient = rows_many.finish_back(x, o, packed, weights, grad, hidden, columns)
         return _once(dx, again), do, gradient
-    how = tuning(width, rows)
-    blocks = pieces(rows, how.finish_back.rows)
-    dx, do = x.new_empty((rows, width)), torch.empty_like(o)
-    normed, dgates, units = (o.new_empty((rows, n)) for n in (width, 2 * hidden, hidden))
-    sums = _table(x, blocks, 2 * width)
-    sizes = _sizes(how.finish_back, width, hidden, inner) | {"LEAN": how.finish_back.lean}
+    do, how = torch.empty_like(o), tuning(width, rows)
+    behind = Behind.empty(x, o, hidden, rows)
     with torch.cuda.device_of(x):
-        rows_backward.finish_back[(blocks,)](
-            x, o, packed, weights, grad, dx, do, normed, dgates, units, sums, rows, again, **sizes
+        launch_finish_back(x, o, packed, weights, grad, do, behind)
+        shares = products(how.products, behind, grad, o)
+        gradient = fold(shares, behind.sums, packed)
+    return _once(behind.dx, again), do, gradient
+
+
+class Behind(NamedTuple):
+    """What the rows behind an attention leave in their backward pass, for the gradients of weights;
+    with an axis in front for several applications."""
+
+    dx: Tensor
+    normed: Tensor
+    dgates: Tensor
+    units: Tensor
+    sums: Tensor
+
+    @classmethod
+    def empty(cls, x: Tensor, o: Tensor, hidden: int, rows: int, *many: int) -> Behind:
+        """Places for it all."""
+        width = x.shape[1]
+        blocks = pieces(rows, tuning(width, rows).finish_back.rows)
+        return cls(
+            dx=x.new_empty((*many, rows, width)),
+            normed=o.new_empty((*many, rows, width)),
+            dgates=o.new_empty((*many, rows, 2 * hidden)),
+            units=o.new_empty((*many, rows, hidden)),
+            sums=x.new_empty((*many, blocks, 2 * width), dtype=torch.float32),
         )
-        shares = _products(how.products, dgates, normed, grad, units, dx, o)
-        gradient = _fold(shares, sums, packed)
-    return _once(dx, again), do, gradient
+
+    def of(self, index: int) -> Behind:
+        """One application's."""
+        return Behind(*(tensor[index] for tensor in self))
+
+    def flat(self) -> Behind:
+        """The rows of all applications, one below the other."""
+        return Behind(*(tensor.flatten(0, 1) for tensor in self))
+
+
+def launch_finish_back(
+    x: Tensor,
+    o: Tensor,
+    packed: Tensor,
+    weights: Tensor,
+    grad: Tensor,
+    do: Tensor,
+    behind: Behind,
+) -> None:
+    """The gradients that have rows."""
+    (rows, inner), (again, width) = o.shape, x.shape
+    how = tuning(width, rows).finish_back
+    dx, normed, dgates, units, sums = behind
+    rows_backward.finish_back[(pieces(rows, how.rows),)](
+        *(x, o, packed, weights, grad, dx, do, normed, dgates, units, sums),
+        *(rows, again),
+        **finish_sizes(how, width, units.shape[1], inner),
+        LEAN=how.lean,
+    )
 
 
 def _once(dx: Tensor, again: int) -> Tensor:
@@ -124,7 +208,8 @@ def _once(dx: Tensor, again: int) -> Tensor:
     return dx if again == len(dx) else dx.view(-1, again, dx.shape[1]).sum(0)
 
 
-def _sizes(how: Launch, width: int, hidden: int, inner: int) -> dict[str, int]:
+def finish_sizes(how: Launch, width: int, hidden: int, inner: int) -> dict[str, int]:
+    """What the kernels behind an attention are compiled for."""
     return {
         "D": width,
         "F": hidden,
@@ -141,15 +226,9 @@ def _options(how: Launch) -> dict[str, int]:
     return {"num_warps": how.warps, "num_stages": how.stages}
 
 
-def _products(
-    how: Launch,
-    dgates: Tensor,
-    normed: Tensor,
-    grad: Tensor,
-    units: Tensor,
-    dx: Tensor,
-    o: Tensor,
-) -> Tensor:
+def products(how: Launch, behind: Behind, grad: Tensor, o: Tensor) -> Tensor:
+    """Shares of the gradients of the weights behind an attention, to be added up by `fold`."""
+    dx, normed, dgates, units, _ = behind
     rows, width = normed.shape
     hidden, inner = units.shape[1], o.shape[1]
     gate, channel, unit, column = (
@@ -181,7 +260,8 @@ def _products(
     return shares
 
 
-def _fold(shares: Tensor, sums: Tensor, packed: Tensor) -> Tensor:
+def fold(shares: Tensor, sums: Tensor, packed: Tensor) -> Tensor:
+    """The gradient of packed parameters."""
     out = torch.empty_like(packed)
     # The sums of the LayerNorm have few columns and many rows: few columns a program, many rows.
     total, norm, columns, few = shares.shape[1], sums.shape[1], 128, 8

@@ -149,6 +149,27 @@ def stretches(rows: int, tiles: int, block: int) -> tuple[int, int]:
     return max(1, pieces(rows, max(length, block))), max(length, block)
 
 
+def views_of_finish(
+    packed: Tensor, width: int, hidden: int, inner: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The three weights among packed parameters, as views."""
+    into, weight = 2 * hidden * width, width * hidden
+    second, third = into + 2 * hidden, into + 2 * hidden + weight + width
+    return (
+        packed[:into].view(2 * hidden, width),
+        packed[second : second + weight].view(width, hidden),
+        packed[third : third + width * inner].view(width, inner),
+    )
+
+
+def product(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """aᵀ b, summed over rows in float32 and not rounded."""
+    if a.is_cuda and a.dtype != torch.float32:
+        torch.mm(a.T, b, out_dtype=torch.float32, out=out)
+    else:
+        torch.mm(a.T.float(), b.float(), out=out)
+
+
 def check_projection(
     x: Tensor, packed: Tensor, weights: Tensor, columns: int, dtype: torch.dtype
 ) -> bool:

@@ -23,8 +23,8 @@ import triton.language as tl
 from torch import Tensor
 
 from ipot.kernels.rows_backward import DENSITY, norm_back, norm_sums
-from ipot.kernels.rows_forward import HALF_ROOT, attended, line, put, standardise, take
-from ipot.kernels.rows_layout import depth, pieces, share
+from ipot.kernels.rows_forward import attended, line, normal, put, standardise, take
+from ipot.kernels.rows_layout import depth, pieces, product, share, views_of_finish
 
 ROWS = 64
 """Of a program, in all three passes: their sums over rows are columns of one table."""
@@ -88,9 +88,9 @@ def gate(
     a = take(gates, row, live, unit, 2 * F).to(tl.float32) + line(bias, unit)
     g = take(gates + F, row, live, unit, 2 * F).to(tl.float32) + line(bias + F, unit)
     dh = take(units, row, live, unit, F).to(tl.float32)
-    below = 0.5 + 0.5 * tl.math.erf(g * HALF_ROOT)
+    below, bell = normal(g)
     da = dh * g * below
-    dg = dh * a * (below + g * DENSITY * tl.exp(-0.5 * g * g))
+    dg = dh * a * (below + g * DENSITY * bell)
     put(units, row, live, unit, F, a * g * below)
     put(gates, row, live, unit, 2 * F, da)
     put(gates + F, row, live, unit, 2 * F, dg)
@@ -181,7 +181,7 @@ def finish_back(
     sizes = {"D": width, "F": hidden}
     block = {"ROWS": ROWS, "num_warps": WARPS}
     around = sizes | block | {"INNER": inner, "COLUMNS": columns, "num_stages": 2}
-    into, weight, out_weight = _weights(weights.to(kind), width, hidden, inner)
+    into, weight, out_weight = views_of_finish(weights.to(kind), width, hidden, inner)
     sums = x.new_empty((blocks, 2 * hidden + 4 * width), dtype=torch.float32)
     normed, rounded = (o.new_empty((rows, width)) for _ in range(2))
     with torch.cuda.device_of(x):
@@ -191,33 +191,14 @@ def finish_back(
         within = sizes | block | {"HIDDEN": some}
         gate[(blocks, hidden // some)](gates, units, packed, sums, rows, **within)
         gradient = torch.empty_like(packed, dtype=torch.float32)
-        into_grad, weight_grad, out_grad = _weights(gradient, width, hidden, inner)
-        _product(gates, normed, into_grad)
-        _product(rounded, units, weight_grad)
+        into_grad, weight_grad, out_grad = views_of_finish(gradient, width, hidden, inner)
+        product(gates, normed, into_grad)
+        product(rounded, units, weight_grad)
         dx, dn = x.new_empty((rows, width)), gates @ into
         leave[(blocks,)](x, o, packed, weights, grad, dn, dx, rounded, sums, rows, again, **around)
-        _product(rounded, o, out_grad)
+        product(rounded, o, out_grad)
         few = 16
         fold[(pieces(sums.shape[1], few),)](
             sums, gradient, blocks, INNER=inner, BLOCKS=depth(blocks, 256), COLUMNS=few, **sizes
         )
     return dx, rounded @ out_weight, gradient.to(packed.dtype)
-
-
-def _weights(packed: Tensor, width: int, hidden: int, inner: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The three weights among packed parameters, as views."""
-    into, weight = 2 * hidden * width, width * hidden
-    second, third = into + 2 * hidden, into + 2 * hidden + weight + width
-    return (
-        packed[:into].view(2 * hidden, width),
-        packed[second : second + weight].view(width, hidden),
-        packed[third : third + width * inner].view(width, inner),
-    )
-
-
-def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """aᵀ b, summed over rows in float32 and not rounded."""
-    if a.is_cuda and a.dtype != torch.float32:
-        torch.mm(a.T, b, out_dtype=torch.float32, out=out)
-    else:
-        torch.mm(a.T.float(), b.float(), out=out)

@@ -6,7 +6,7 @@ tokens of the inputs -> state -> blocks of self-attention, at every step -> quer
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from ipot.errors import Unsupported
 from ipot.models._checks import divided, frequencies, positive
-from ipot.models.base import Latent, LatentOperator
+from ipot.models.base import Latent, LatentOperator, Rollout
 from ipot.nn import fused
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.chunks import Chunks
-from ipot.nn.folded import Known, aligned, called, fold, product_dtype, project_folded
+from ipot.nn.folded import Known, aligned, called, fold, hooked, product_dtype, project_folded
 from ipot.nn.fourier import FourierFeatures, for_all
 from ipot.nn.paths import by_the_book, goes_by_kernel
 from ipot.nn.points import Lift, ParameterTokens
@@ -288,6 +288,12 @@ class Processor(nn.ModuleList):
                 state = block(state, None, mask, packed[index] if packed else None)
         return state
 
+    def roll(self, latent: Latent, wanted: Sequence[int]) -> Float[Tensor, "T B Z d"] | None:
+        """The states after some numbers of steps, where one function gives all of them."""
+        if hooked(self) or not fused.rolls(list(self), latent.state, latent.mask):
+            return None
+        return fused.roll(list(self), self.repeats, latent.state, wanted)
+
     def pack(self, state: Float[Tensor, "B Z d"]) -> list[fused.Packed] | None:
         """The parameters as kernels take them, where kernels step this state."""
         if not all(fused.fits_itself(block, state) for block in self):
@@ -335,7 +341,12 @@ class Attentive(LatentOperator):
         return Latent(state, latent.mask)
 
     def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
-        """The states at some times, by a processor that is packed once for all steps."""
+        """The states at some times, as one function or by a processor that is packed once for all
+        steps."""
+        if type(self).step is Attentive.step:
+            states = self.processor.roll(latent, self.steps(times))
+            if states is not None:
+                return Rollout(states)
         self._packed = self.processor.pack(latent.state)
         try:
             return super().roll_on(latent, times)

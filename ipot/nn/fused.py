@@ -6,6 +6,7 @@ block which is applied at every step of a rollout is packed, and rounded, once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -56,11 +57,8 @@ def pack(block: Any) -> Packed:
     from ipot.kernels.rows import pack_projection
 
     part = block.attend
-    bias = None
-    if part.to_query.bias is not None:
-        bias = torch.cat([part.to_query.bias, part.to_key_value.bias])
     weights = (part.to_query.weight, part.to_key_value.weight)
-    project = pack_projection(part.norm.weight, part.norm.bias, *weights, bias=bias)
+    project = pack_projection(part.norm.weight, part.norm.bias, *weights, bias=_bias(part))
     kind, behind = _kind(project), _pack_finish(block)
     return Packed(project, project.to(kind), behind, behind.to(kind))
 
@@ -78,6 +76,47 @@ def apply(block: Any, packed: Packed, state: Tensor, mask: Tensor | None) -> Ten
     out = attend_self(triples.view(b, z, columns), mask, block.attend.heads)
     answer = finish_block_packed(rows, out.reshape(b * z, -1), packed.finish, packed.finish_rounded)
     return answer.view(b, z, width)
+
+
+def rolls(blocks: Sequence[Any], state: Tensor, mask: Tensor | None) -> bool:
+    """Whether steps of these blocks are one function (`ipot.kernels.tower`): of rows of which none
+    is padding, with gradients wanted."""
+    if mask is not None or torch.compiler.is_compiling() or not _differentiated(blocks, state):
+        return False
+    return all(fits_itself(block, state) for block in blocks) and _alike(blocks)
+
+
+def roll(
+    blocks: Sequence[Any], repeats: int, state: Float[Tensor, "B Z d"], wanted: Sequence[int]
+) -> Float[Tensor, "T B Z d"]:
+    """The states after some numbers of steps, of which each goes over all blocks so many times."""
+    from ipot.kernels.tower import Plan, roll, tower_for
+
+    pack, packed = tower_for(state).pack, []
+    for block in blocks:
+        part = block.attend
+        weights = (part.to_query.weight, part.to_key_value.weight)
+        before = (part.norm.weight, part.norm.bias, *weights)
+        packed += pack(before, _bias(part), _behind(block))
+    part = blocks[0].attend
+    plan = Plan(part.heads, part.to_query.out_features, repeats, tuple(wanted))
+    return roll(state, plan, _kind(state), *packed)
+
+
+def _differentiated(blocks: Sequence[Any], state: Tensor) -> bool:
+    if not torch.is_grad_enabled():
+        return False
+    return state.requires_grad or any(p.requires_grad for b in blocks for p in b.parameters())
+
+
+def _alike(blocks: Sequence[Any]) -> bool:
+    """Whether blocks have the same sizes, as those of one processor do."""
+
+    def sizes(block: Any) -> tuple[int, ...]:
+        part = block.attend
+        return part.heads, part.to_query.out_features, block.feed_forward.out.in_features
+
+    return len({sizes(block) for block in blocks}) == 1
 
 
 def project(
@@ -117,8 +156,20 @@ def finish(block: Any, y: Tensor, attended: Tensor) -> Tensor:
 def _pack_finish(block: Any) -> Tensor:
     from ipot.kernels.rows import pack_finish
 
+    return pack_finish(*_behind(block))
+
+
+def _bias(part: Any) -> Tensor | None:
+    """Of queries, keys and values."""
+    if part.to_query.bias is None:
+        return None
+    return torch.cat([part.to_query.bias, part.to_key_value.bias])
+
+
+def _behind(block: Any) -> tuple[Tensor, ...]:
+    """The parameters behind an attention, in the order that they are packed by."""
     out, last = block.attend.to_out, block.feed_forward
-    return pack_finish(
+    return (
         *(out.weight, out.bias, last.norm.weight, last.norm.bias),
         *(last.into.weight, last.into.bias, last.out.weight, last.out.bias),
     )

@@ -1,0 +1,184 @@
+"""Towers of blocks against a loop over the blocks in float64; interpreted where there is no GPU."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from ipot import kernels
+from ipot.nn import fused
+from ipot.nn.attention import AttentionBlock
+from ipot.nn.paths import attention_path
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+if not kernels.available(DEVICE):
+    pytest.skip("Triton is not here, or not for this device", allow_module_level=True)
+
+from ipot.kernels import rows_layout, tower, tower_many  # noqa: E402
+from ipot.kernels.tower import FewRows, ManyRows  # noqa: E402
+
+EXACT = 2e-5
+WIDTH = 32
+
+
+@pytest.fixture(params=["few", "many"])
+def way(request, monkeypatch):
+    """Both ways, whatever the number of rows."""
+    many = request.param == "many"
+    monkeypatch.setattr(rows_layout, "VERY_MANY", {WIDTH: 1} if many else {})
+    return ManyRows if many else FewRows
+
+
+def draw_blocks(count=1, *, seed=0, **options):
+    """Blocks none of whose parameters is where it starts out."""
+    torch.manual_seed(seed)
+    options = {"heads": 2, **options}
+    blocks = nn.ModuleList(AttentionBlock(WIDTH, **options) for _ in range(count))
+    with torch.no_grad():
+        for p in blocks.parameters():
+            p.add_(0.2 * torch.randn_like(p))
+    return blocks.to(DEVICE)
+
+
+def draw_state(*shape, seed=1):
+    random = torch.Generator().manual_seed(seed)
+    return (1 + 2 * torch.randn(*shape, WIDTH, generator=random)).to(DEVICE)
+
+
+def loop(blocks, repeats, state, wanted):
+    """The plain version."""
+    states = []
+    for step in range(1, wanted[-1] + 1):
+        for _ in range(repeats):
+            for block in blocks:
+                state = block(state)
+        if step in wanted:
+            states.append(state)
+    return torch.stack(states)
+
+
+def gradients(function, blocks, repeats, state, wanted):
+    """The states, and the gradients of the first one and of all parameters."""
+    blocks, state = copy.deepcopy(blocks), state.clone().requires_grad_()
+    answer = function(list(blocks), repeats, state, wanted)
+    upstream = torch.Generator().manual_seed(2)
+    upstream = torch.randn(answer.shape, generator=upstream).to(DEVICE)
+    answer.backward(upstream.to(answer.dtype))
+    names = [f"parameter {name}" for name, _ in blocks.named_parameters()]
+    found = [answer.detach(), state.grad, *(p.grad for p in blocks.parameters())]
+    return dict(zip(["answer", "state", *names], found, strict=True))
+
+
+def compare(blocks, repeats, state, wanted, tolerance=EXACT):
+    with attention_path("plain"):
+        double = copy.deepcopy(blocks).double()
+        expected = gradients(loop, double, repeats, state.double(), wanted)
+    with attention_path("kernel"):
+        assert fused.rolls(list(blocks), state.clone().requires_grad_(), None)
+        found = gradients(fused.roll, blocks, repeats, state, wanted)
+    for name, b in expected.items():
+        error = (found[name].double() - b).norm() / b.norm()
+        assert error < tolerance, f"{name}: {error}"
+    return found
+
+
+@pytest.mark.parametrize("wanted", [(1,), (3,), (1, 3), (1, 2, 3)])
+def test_steps_of_a_tied_block_are_a_loop(way, wanted):
+    compare(draw_blocks(), 2, draw_state(2, 9), wanted)
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_different_blocks_have_gradients_of_their_own(way, repeats):
+    compare(draw_blocks(3), repeats, draw_state(1, 21), (1, 2))
+
+
+def test_biases_of_projections_count(way):
+    compare(draw_blocks(bias=True), 2, draw_state(1, 18), (1,))
+
+
+def test_other_sizes_of_heads_and_hidden_layers(way):
+    compare(draw_blocks(heads=4, head_width=16, multiplier=3), 1, draw_state(3, 7), (2,))
+
+
+def test_many_programs_share_the_sums(monkeypatch):
+    monkeypatch.setattr(rows_layout, "VERY_MANY", {WIDTH: 1})
+    monkeypatch.setattr(tower_many, "PROGRAMS", 3)  # several rounds of each
+    compare(draw_blocks(), 1, draw_state(5, 31), (1, 2))
+
+
+def test_the_way_goes_by_the_number_of_rows(way):
+    assert tower.tower_for(draw_state(2, 3)) is way
+
+
+def test_states_that_nobody_asks_for_leave_no_gradient(way):
+    blocks, state = draw_blocks(), draw_state(1, 10)
+    with attention_path("kernel"):
+        one = gradients(fused.roll, blocks, 1, state, (3,))
+        all_of_them = fused.roll(list(blocks), 1, state, (1, 2, 3))
+    torch.testing.assert_close(all_of_them[-1], one["answer"][0], rtol=0, atol=0)
+
+
+def test_weights_alone_are_differentiated_too(way):
+    blocks, state = draw_blocks(), draw_state(1, 10)
+    with attention_path("kernel"):
+        assert fused.rolls(list(blocks), state, None)
+        fused.roll(list(blocks), 1, state, (1,)).sum().backward()
+    assert all(p.grad is not None for p in blocks.parameters())
+
+
+def test_some_weights_may_be_frozen(way):
+    blocks, state = draw_blocks(), draw_state(1, 10)
+    with attention_path("kernel"):
+        fused.roll(list(blocks), 2, state, (1,)).square().sum().backward()
+        frozen = copy.deepcopy(blocks)
+        frozen.zero_grad(set_to_none=True)
+        frozen[0].attend.requires_grad_(False)
+        fused.roll(list(frozen), 2, state, (1,)).square().sum().backward()
+    assert frozen[0].attend.to_out.weight.grad is None
+    kept = frozen[0].feed_forward.into.weight.grad
+    torch.testing.assert_close(kept, blocks[0].feed_forward.into.weight.grad)
+
+
+def test_gradients_are_those_of_the_state_that_came(way):
+    """Of whatever precision, and not side by side."""
+    blocks = draw_blocks()
+    state = draw_state(WIDTH, 6).transpose(0, 2)[:3].double().requires_grad_()
+    with attention_path("kernel"):
+        fused.roll(list(blocks), 1, state.float(), (1,)).sum().backward()
+        plain = state.detach().float().contiguous().requires_grad_()
+        fused.roll(list(blocks), 1, plain, (1,)).sum().backward()
+    torch.testing.assert_close(state.grad.float(), plain.grad)
+
+
+def test_there_is_no_tower_where_blocks_must_be_called(way):
+    blocks, state = draw_blocks(2), draw_state(2, 9)
+    state.requires_grad_()
+    mask = torch.ones(2, 9, dtype=torch.bool, device=DEVICE)
+    with attention_path("plain"):
+        assert not fused.rolls(list(blocks), state, None)
+    with attention_path("kernel"):
+        assert fused.rolls(list(blocks), state, None)
+        assert not fused.rolls(list(blocks), state, mask)
+        with torch.no_grad():
+            assert not fused.rolls(list(blocks), state, None)
+        uneven = [blocks[0], draw_blocks(multiplier=3)[0]]
+        assert not fused.rolls(uneven, state, None)
+        hook = blocks[1].feed_forward.register_forward_hook(lambda *_: None)
+        assert not fused.rolls(list(blocks), state, None)
+        hook.remove()
+        assert fused.rolls(list(blocks), state, None)
+
+
+@pytest.mark.skipif(DEVICE.type == "cpu", reason="the interpreter has no products of bf16")
+@pytest.mark.parametrize("shape", [(3, 65), (40, 512)])
+def test_bf16_is_rounded_and_no_more(way, shape):
+    blocks, state = draw_blocks(), draw_state(*shape)
+    with attention_path("plain"):
+        expected = gradients(loop, copy.deepcopy(blocks).double(), 2, state.double(), (1, 2))
+    with torch.autocast(DEVICE.type, torch.bfloat16):
+        found = gradients(fused.roll, blocks, 2, state, (1, 2))
+        torchs = gradients(loop, blocks, 2, state, (1, 2))
+    for name, b in expected.items():
+        error, usual = ((x[name].double() - b).norm() / b.norm() for x in (found, torchs))
+        assert error < max(2e-2, 2 * usual), f"{name}: {error}, torch's {usual}"
