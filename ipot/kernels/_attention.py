@@ -109,75 +109,6 @@ def forward_kernel(
 
 @triton.jit
 @no_type_check
-def combine_kernel(
-    part,
-    part_lse,
-    out,
-    lse,
-    b_count,
-    m_count,
-    H: tl.constexpr,
-    F: tl.constexpr,
-    PAD_F: tl.constexpr,
-    ROWS: tl.constexpr,
-    SPLITS: tl.constexpr,
-):
-    """The shares of a block of queries put together."""
-    row_blocks = tl.cdiv(m_count, ROWS)
-    pid = tl.program_id(0)
-    block = pid % row_blocks
-    h = (pid // row_blocks) % H
-    b = (pid // (row_blocks * H)).to(tl.int64)
-    m = block * ROWS + tl.arange(0, ROWS)
-    f = tl.arange(0, PAD_F)
-    real = m < m_count
-    inside = real[:, None] & (f < F)[None, :]
-    sums = part_lse + (b * H + h) * m_count + m
-    place = (b * m_count + m)[:, None] * (H * F) + (h * F + f)[None, :]
-    top = tl.full([ROWS], float("-inf"), tl.float32)
-    for split in range(SPLITS):
-        one = tl.load(sums + (split * b_count + 0 * b) * H * m_count, mask=real, other=0.0)
-        top = tl.maximum(top, one)
-    base = tl.where(top == float("-inf"), 0.0, top)
-    total = tl.zeros([ROWS], tl.float32)
-    acc = tl.zeros([ROWS, PAD_F], tl.float32)
-    for split in range(SPLITS):
-        step = (split * b_count + 0 * b) * m_count
-        weight = tl.exp(tl.load(sums + step * H, mask=real, other=0.0) - base)
-        total += weight
-        acc += weight[:, None] * tl.load(part + step * (H * F) + place, mask=inside, other=0.0)
-    safe = tl.where(total > 0, total, 1.0)
-    tl.store(out + place, (acc / safe[:, None]).to(out.dtype.element_ty), mask=inside)
-    found = tl.where(total > 0, base + tl.log(safe), float("-inf"))
-    tl.store(lse + (b * H + h) * m_count + m, found, mask=real)
-
-
-@triton.jit
-@no_type_check
-def fold_kernel(
-    parts,
-    to,
-    rows,
-    stride,
-    PARTS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    PADDED: tl.constexpr,
-    ROWS: tl.constexpr,
-):
-    """Some rows of the sum of all parts."""
-    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
-    column = tl.arange(0, PADDED)
-    inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
-    total = tl.zeros([ROWS, PADDED], tl.float32)
-    for part in tl.static_range(PARTS):
-        at = parts + (part * rows + row)[:, None] * WIDTH + column[None, :]
-        total += tl.load(at, mask=inside, other=0.0).to(tl.float32)
-    at = to + row[:, None] * stride + column[None, :]
-    tl.store(at, total.to(to.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-@no_type_check
 def backward_kernel(
     query,
     pairs,
@@ -212,15 +143,16 @@ def backward_kernel(
     MOVING: tl.constexpr,
     SPLITS: tl.constexpr,
     GATHER: tl.constexpr,
-    NARROW: tl.constexpr,
     MASKED: tl.constexpr,
     WHOLE: tl.constexpr,
+    WANTED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """A block of the short side stays and collects; a share of the long side moves past it.
 
     The short side is that of the queries (gather) or of the keys (spread). Its sums over the share
     are one part of its gradient; what a moving row gets from this block is one part of that row's.
+    Where the gradient of the queries is not wanted it is neither computed nor stored.
     """
     still_count = m_count if GATHER else n_count
     moving_count = n_count if GATHER else m_count
@@ -313,22 +245,17 @@ def backward_kernel(
             weight = tl.exp2(scores - level[None, :])
             if not WHOLE:
                 weight = tl.where(s_seen[:, None], weight, 0.0)
-        if NARROW:
-            change = tl.zeros([STILL, MOVING], tl.float32)
-            for i in tl.static_range(F):
-                one = tl.load(values + s_row * stride_vn + i, mask=s_real, other=0.0)
-                other = tl.load(grads + t_row * (H * F) + i, mask=t_real, other=0.0)
-                change += one.to(tl.float32)[:, None] * other.to(tl.float32)[None, :]
-        else:
-            change = tl.dot(a_part, tl.trans(c_part), input_precision=PRECISION)
+        change = tl.dot(a_part, tl.trans(c_part), input_precision=PRECISION)
         if GATHER:
             change = weight * (change - delta[:, None])
         else:
             change = weight * (change - delta[None, :])
         weight = weight.to(c.dtype)
         change = change.to(c.dtype)
-        collected = tl.dot(change, c, collected, input_precision=PRECISION)
-        moved = tl.dot(tl.trans(change), a, input_precision=PRECISION) * scale
+        if WANTED or not GATHER:
+            collected = tl.dot(change, c, collected, input_precision=PRECISION)
+        if WANTED or GATHER:
+            moved = tl.dot(tl.trans(change), a, input_precision=PRECISION) * scale
         if GATHER:
             tl.store(
                 to_k + t_row[:, None] * stride_dk + e[None, :],
@@ -342,17 +269,19 @@ def backward_kernel(
                 mask=f_inside,
             )
         else:
-            tl.store(
-                to_q + t_row[:, None] * stride_dq + e[None, :],
-                moved.to(dq.dtype.element_ty),
-                mask=e_inside,
-            )
+            if WANTED:
+                tl.store(
+                    to_q + t_row[:, None] * stride_dq + e[None, :],
+                    moved.to(dq.dtype.element_ty),
+                    mask=e_inside,
+                )
             collected_value = tl.dot(weight, c_part, collected_value, input_precision=PRECISION)
     inside = s_real[:, None] & e_real[None, :]
     collected = collected * scale
     if GATHER:
-        at = to_q + s_row[:, None] * stride_dq + e[None, :]
-        tl.store(at, collected.to(dq.dtype.element_ty), mask=inside)
+        if WANTED:
+            at = to_q + s_row[:, None] * stride_dq + e[None, :]
+            tl.store(at, collected.to(dq.dtype.element_ty), mask=inside)
     else:
         at = to_k + s_row[:, None] * stride_dk + e[None, :]
         tl.store(at, collected.to(dpairs.dtype.element_ty), mask=inside)

@@ -13,17 +13,19 @@ from typing import Any, Literal
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ipot import kernels
 from ipot.errors import Unsupported
 from ipot.models._checks import divided, frequencies, positive
 from ipot.models.base import Latent, LatentOperator, Rollout
-from ipot.nn import fused
+from ipot.nn import absorbed, fused
+from ipot.nn.absorbed import Folded
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.chunks import Chunks
-from ipot.nn.folded import Known, aligned, called, fold, hooked, product_dtype, project_folded
+from ipot.nn.folded import Known, aligned, called, fold, hooked, product_dtype
 from ipot.nn.fourier import FourierFeatures, for_all
 from ipot.nn.paths import by_the_book, goes_by_kernel
 from ipot.nn.points import Lift, ParameterTokens
-from ipot.nn.ready import Projected, Ready, project_points
+from ipot.nn.ready import Ready, project_points
 from ipot.nn.split import Split, sums_of
 from ipot.samples import Batch
 from ipot.spec import Spec
@@ -237,7 +239,7 @@ class Decoder(nn.Module):
             *(self.position, self.lift, part.norm, part.to_query, queries), keep=self.block.residual
         )
         if asked is None:
-            asked = self._asked(queries)
+            asked = self._asked(queries, state)
         out = self.block(asked, state, mask)
         if self.head is not None:
             out = self.head(out)
@@ -253,17 +255,23 @@ class Decoder(nn.Module):
         features = self.position(queries)
         if self.lift is not None:
             return Known(queries, _for_product(features))
-        folded = fold(features, self.block.attend.norm.eps)
-        return Known(queries, _for_product(folded))
+        part, width = self.block.attend, None
+        if kernels.available(queries.device) and absorbed.fits(part, self.position.width):
+            width = absorbed.columns(self.position.width)
+        return Known(queries, _for_product(fold(features, part.norm.eps, width)))
 
-    def _asked(self, queries: Tensor) -> Tensor | Projected:
-        """Queries as the block takes them; those that are kept behind their projection."""
+    def _asked(self, queries: Tensor, state: Tensor) -> Tensor | Folded:
+        """Queries as the block takes them; those that are kept, and those that keys can absorb the
+        projection of, behind their norm but for its affine part."""
         known, part = self.position.known(queries), self.block.attend
         if self.lift is not None:
             return self.lift(self.position(queries) if known is None else known.operand)
-        if known is None or called(part.norm, part.to_query):
-            return self.position(queries)
-        return Projected(project_folded(known.operand, part.norm, part.to_query), None)
+        if known is not None and not called(part.norm, part.to_query):
+            return Folded(known.operand)
+        features = self.position(queries)
+        if features.requires_grad or not part.absorbs(features, state):
+            return features
+        return absorbed.folded(part, features)
 
 
 class Processor(nn.ModuleList):

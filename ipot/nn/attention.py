@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.nn import fused, mesh, swift
+from ipot.nn import absorbed, fused, mesh, swift
+from ipot.nn.absorbed import Folded
 from ipot.nn.chunks import Chunks
-from ipot.nn.folded import called
+from ipot.nn.folded import called, product_dtype, project_folded
 from ipot.nn.paths import attend, attend_narrow, by_the_book
 from ipot.nn.ready import Projected, Ready
 from ipot.nn.split import Split, project
@@ -26,6 +27,8 @@ THIN = 16
 """Channels up to which rows count as thin."""
 Context = Split | Chunks | Ready | mesh.Laid
 """What can be attended to besides tokens as they are."""
+Asked = Tensor | Projected | Folded
+"""What can attend."""
 
 
 class MultiHead(nn.Module):
@@ -61,18 +64,18 @@ class MultiHead(nn.Module):
 
     def forward(
         self,
-        query: Float[Tensor, "Bq M d"] | Projected,
+        query: Float[Tensor, "Bq M d"] | Projected | Folded,
         context: Float[Tensor, "B N c"] | Context | None = None,
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Float[Tensor, "B M o"]:
         """Attend. A query with a leading 1 is projected once and serves the whole batch; a context
         in chunks has masks of its own."""
-        if isinstance(context, Tensor) and self._narrow(query, context):
+        if isinstance(context, Tensor) and self._narrow(_rows(query), context):
             return self._attend_narrow(query, context, mask)
         return self.to_out(self.attended(query, context, mask))
 
     def attended(
-        self, query: Tensor | Projected, context: Tensor | Context | None, mask: Tensor | None
+        self, query: Asked, context: Tensor | Context | None, mask: Tensor | None
     ) -> Float[Tensor, "B M i"]:
         """The same before its output projection."""
         if isinstance(context, Chunks):
@@ -88,10 +91,17 @@ class MultiHead(nn.Module):
             return mesh.attend(asked, context, *layers, self.heads)
         return attend(asked, self.pairs_of(context), self.heads, mask)
 
-    def query_of(self, query: Tensor | Projected) -> Float[Tensor, "Bq M i"]:
+    def absorbs(self, queries: Float[Tensor, "Bq M F"], context: Float[Tensor, "B N c"]) -> bool:
+        """Whether queries that need no gradient had better come as `Folded`, with this context."""
+        rows, features = queries.shape[1:]
+        return self._narrow(rows, context) and absorbed.goes(self, features, context)
+
+    def query_of(self, query: Asked) -> Float[Tensor, "Bq M i"]:
         """Queries behind their norm and projection."""
         if isinstance(query, Projected):
             return query.projected
+        if isinstance(query, Folded):
+            return project_folded(query.operand, self.norm, self.to_query)
         return fused.project(query, self.norm, self.to_query)
 
     def pairs_of(self, context: Any) -> Float[Tensor, "B N p"]:
@@ -112,19 +122,16 @@ class MultiHead(nn.Module):
         chunks = replace(chunks, weights=(*chunks.weights, *own))
         return attend_chunks(query, chunks, self.pairs_of, self.heads)
 
-    def _narrow(self, query: Tensor | Projected, context: Tensor) -> bool:
+    def _narrow(self, queries: int, context: Tensor) -> bool:
         """Whether to project values before they are averaged and not behind: few of them, to
         fewer channels than they have."""
         if self.norm_context is None or by_the_book():
             return False
-        many = (query.projected if isinstance(query, Projected) else query).shape[1]
         small = self.to_out.out_features * self.heads < self.to_out.in_features
-        return small and context.shape[1] < many
+        return small and context.shape[1] < queries
 
-    def _attend_narrow(
-        self, query: Tensor | Projected, context: Tensor, mask: Tensor | None
-    ) -> Tensor:
-        query, pairs = self.query_of(query), self.pairs_of(context)
+    def _attend_narrow(self, query: Asked, context: Tensor, mask: Tensor | None) -> Tensor:
+        query, pairs = self._met(query, context)
         inner = query.shape[-1]
         # Not a product of matrices, which would be rounded: a mean of values may be much smaller
         # than they are, and what is left of it after rounding is all that comes out.
@@ -136,6 +143,22 @@ class MultiHead(nn.Module):
         value = (value.to(weight.dtype) * weight).sum(-1).flatten(2)
         out = attend_narrow(query, pairs[..., :inner], value, self.heads, mask)
         return out.unflatten(-1, (self.heads, -1)).sum(2) + self.to_out.bias
+
+    def _met(self, query: Asked, context: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and, keys before values, what they meet: in the channels of a head, or in those
+        of features where the keys absorb the projection of these."""
+        if isinstance(query, Folded):
+            operand = query.operand
+            alike = operand.dtype == product_dtype(context.dtype, context.device)
+            if alike and absorbed.goes(self, self.to_query.in_features, context):
+                return operand, absorbed.pairs(self, operand, context)
+        return self.query_of(query), self.pairs_of(context)
+
+
+def _rows(query: Asked) -> int:
+    if isinstance(query, Tensor):
+        return query.shape[1]
+    return (query.operand if isinstance(query, Folded) else query.projected).shape[1]
 
 
 def thin_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
@@ -239,14 +262,14 @@ class AttentionBlock(nn.Module):
 
     def forward(
         self,
-        y: Tensor | Projected,
+        y: Asked,
         x: Tensor | Context | None = None,
         mask: Tensor | None = None,
         packed: fused.Packed | None = None,
     ) -> Float[Tensor, "B M o"]:
         """One block; `x` and its `mask` are the context of a cross-attention. `packed` has the
         parameters of a self-attention, where they were packed for several calls."""
-        before = y.tokens if isinstance(y, Projected) else y
+        before = y if isinstance(y, Tensor) else y.tokens
         if before is not None and fused.fits_itself(self, before):
             return fused.apply(self, packed or fused.pack(self), before, mask)
         if before is not None and fused.fits(self, before):

@@ -66,10 +66,14 @@ def hooked(*modules: nn.Module) -> bool:
     )
 
 
-def fold(features: Float[Tensor, "1 N F"], eps: float) -> Float[Tensor, "1 N F2"]:
-    """Features behind a LayerNorm without its affine part, a column of ones, and zeros."""
+def fold(
+    features: Float[Tensor, "B N F"], eps: float, columns: int | None = None
+) -> Float[Tensor, "B N F2"]:
+    """Features behind a LayerNorm without its affine part, a column of ones, and zeros: up to so
+    many columns, or as few as matrix units like."""
     normed = F.layer_norm(features, features.shape[-1:], eps=eps)
-    return aligned(F.pad(normed, (0, 1), value=1.0))
+    filled = F.pad(normed, (0, 1), value=1.0)
+    return aligned(filled) if columns is None else F.pad(filled, (0, columns - filled.shape[-1]))
 
 
 def aligned(x: Float[Tensor, "*rows F"]) -> Float[Tensor, "*rows F2"]:
@@ -86,12 +90,16 @@ def product(
 
 
 def project_folded(
-    operand: Float[Tensor, "1 N F2"], norm: nn.LayerNorm, linear: nn.Linear
-) -> Float[Tensor, "1 N p"]:
+    operand: Float[Tensor, "B N F2"], norm: nn.LayerNorm, linear: nn.Linear
+) -> Float[Tensor, "B N p"]:
     """linear(norm(features)), from what `fold` made of them."""
+    return product(operand, folded_weight(norm, linear))
+
+
+def folded_weight(norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tensor, "p F1"]:
+    """The weight of both, and a last column for the ones beside the features."""
     # Not a matmul: under autocast that would round the weights before they are summed.
     offset = (linear.weight * norm.bias).sum(1, keepdim=True)
     if linear.bias is not None:
         offset = offset + linear.bias.unsqueeze(1)
-    weight = torch.cat([linear.weight * norm.weight, offset], 1)
-    return product(operand, weight)
+    return torch.cat([linear.weight * norm.weight, offset], 1)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -123,23 +124,41 @@ def project(
     x: Float[Tensor, "B N d"], norm: nn.LayerNorm, linear: nn.Linear
 ) -> Float[Tensor, "B N p"]:
     """linear(norm(x)), by one kernel, backward by two, where rows are few and of a size for it."""
-    if not _projects(x, norm, linear):
+    if called(norm, linear) or not _projects(x, norm, linear.out_features):
         return linear(norm(x))
+    return _project(x, norm, [linear.weight], linear.bias)
+
+
+def project_by(
+    x: Float[Tensor, "B N d"],
+    norm: nn.LayerNorm,
+    weights: Sequence[Float[Tensor, "_ d"]],
+    bias: Float[Tensor, " p"] | None,
+) -> Float[Tensor, "B N p"]:
+    """The same by weights that are no layer's own, one below the other."""
+    if not _projects(x, norm, sum(map(len, weights))):
+        return F.linear(norm(x), torch.cat(tuple(weights)), bias)
+    return _project(x, norm, weights, bias)
+
+
+def _project(
+    x: Tensor, norm: nn.LayerNorm, weights: Sequence[Tensor], bias: Tensor | None
+) -> Tensor:
     from ipot.kernels.rows import norm_project_packed, pack_projection
 
-    packed = pack_projection(norm.weight, norm.bias, linear.weight, bias=linear.bias)
+    packed = pack_projection(norm.weight, norm.bias, *weights, bias=bias)
     rows = x.reshape(-1, x.shape[-1])
-    answer = norm_project_packed(rows, packed, linear.out_features, _kind(x))
+    answer = norm_project_packed(rows, packed, sum(map(len, weights)), _kind(x))
     return answer.view(*x.shape[:-1], -1)
 
 
-def _projects(x: Tensor, norm: nn.LayerNorm, linear: nn.Linear) -> bool:
-    if not goes_by_kernel(x) or called(norm, linear) or norm.eps != 1e-5:
+def _projects(x: Tensor, norm: nn.LayerNorm, columns: int) -> bool:
+    if not goes_by_kernel(x) or norm.eps != 1e-5:
         return False
     from ipot.kernels.rows import supports
 
     width = x.shape[-1]
-    return x.numel() <= FEW * width and supports(width, linear.out_features)
+    return x.numel() <= FEW * width and supports(width, columns)
 
 
 def finish(block: Any, y: Tensor, attended: Tensor) -> Tensor:

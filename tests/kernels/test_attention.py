@@ -81,6 +81,53 @@ def test_kernel_equals_the_formula(sizes, masked):
         assert (ours - theirs).norm() <= 2e-6 * size
 
 
+@pytest.fixture
+def launched(monkeypatch):
+    """What the backward kernels are compiled for, each time."""
+    from ipot.kernels import attention as kernel
+
+    seen = []
+
+    def watched(launch):
+        class Watched:
+            def __getitem__(self, grid):
+                def run(*arguments, **constants):
+                    seen.append(constants["WANTED"])
+                    return launch[grid](*arguments, **constants)
+
+                return run
+
+        return Watched()
+
+    for name in ("backward_kernel", "narrow_backward_kernel"):
+        monkeypatch.setattr(kernel, name, watched(getattr(kernel, name)))
+    return seen
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES.keys())
+@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
+def test_queries_that_want_no_gradient_get_none(monkeypatch, launched, sizes, masked):
+    from ipot.kernels import attention as kernel
+
+    query, pairs, mask = draw(*sizes, masked=masked)
+    gradient = torch.randn(sizes[1], sizes[2], sizes[4] * sizes[6], device=DEVICE)
+    out, _, wanted = run("kernel", query, pairs, sizes[4], mask, gradient)
+    monkeypatch.setattr(kernel, "SCRATCH", 1)  # there is nothing to work off in groups
+    query = query.detach()
+    inner = query.shape[-1]
+    with attention_path("kernel"):
+        if sizes[6] < 8:
+            key, value = pairs[..., :inner], pairs[..., inner:]
+            found = attend_narrow(query, key, value, sizes[4], mask)
+        else:
+            found = attend(query, pairs, sizes[4], mask)
+    (ours,) = torch.autograd.grad(found, pairs, gradient)
+    assert launched == [True, False]
+    # Over a single key what is left of the gradient is rounding.
+    torch.testing.assert_close(found, out)
+    torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["gather, one query for all", "spread, narrow", "spread"])
 def test_half_precision(name):
     sizes = SIZES[name]
@@ -139,8 +186,8 @@ def test_operators_are_well_formed():
     from ipot.kernels.attention import _attend, _attend_backward
 
     query, pairs, _ = draw(True, 2, 20, 50, 1, 16, 16)
-    torch.library.opcheck(_attend, (query, pairs, None, None, 1))
-    out, lse = _attend(query, pairs, None, None, 1)
+    torch.library.opcheck(_attend, (query, pairs, None, None, 1, True))
+    out, lse = _attend(query, pairs, None, None, 1, True)
     arguments = (
         torch.randn_like(out),
         query.detach(),
@@ -150,8 +197,23 @@ def test_operators_are_well_formed():
         out.detach(),
         lse,
         1,
+        True,
     )
     torch.library.opcheck(_attend_backward, arguments)
+
+
+def test_operators_are_well_formed_without_a_gradient_of_queries():
+    from ipot.kernels.attention import _attend, _attend_backward
+
+    query, pairs, mask = draw(True, 2, 50, 20, 1, 16, 2, masked=True)
+    query, pairs, value = query.detach(), pairs[..., :16].detach(), pairs[..., 16:].detach()
+    given = query, pairs.requires_grad_(), value.requires_grad_(), mask, 1, False
+    torch.library.opcheck(_attend, given)
+    out, lse = _attend(*given)
+    rest = query, pairs.detach(), value.detach(), mask, out.detach(), lse, 1
+    torch.library.opcheck(_attend_backward, (torch.randn_like(out), *rest, False))
+    dq, dpairs, dvalue = _attend_backward(torch.randn_like(out), *rest, False)
+    assert (dq.numel(), dpairs.shape, dvalue.shape) == (0, pairs.shape, value.shape)
 
 
 @pytest.mark.parametrize("z", [1, 33, 140])
