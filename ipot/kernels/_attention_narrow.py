@@ -2,7 +2,8 @@
 channels: a decoder that leaves its outputs and nothing else.
 
 Products with the channels of a value are written out, unrounded: padded to what matrix units take
-they would be as long as those with the keys.
+they would be as long as those with the keys. Sums over queries are one such product where there are
+several channels, which would need more registers than there are.
 """
 
 from __future__ import annotations
@@ -100,11 +101,16 @@ def narrow_backward_kernel(
         t_inside = t_real[:, None] & e_real[None, :]
         q = tl.load(queries + t_row[:, None] * stride_qm + e[None, :], mask=t_inside, other=0.0)
         level = tl.load(sums + t, mask=t_real, other=0.0) * 1.4426950408889634
-        delta = tl.zeros([MOVING], tl.float32)
-        for i in tl.static_range(F):
-            given = tl.load(grads + t_row * (H * F) + i, mask=t_real, other=0.0).to(tl.float32)
-            answer = tl.load(outs + t_row * (H * F) + i, mask=t_real, other=0.0).to(tl.float32)
-            delta += given * answer
+        if F == 1:
+            given = tl.load(grads + t_row * H, mask=t_real, other=0.0).to(tl.float32)
+            answer = tl.load(outs + t_row * H, mask=t_real, other=0.0).to(tl.float32)
+            delta = given * answer
+        else:
+            wide = t_row[:, None] * (H * F) + f[None, :]
+            f_inside = t_real[:, None] & (f < F)[None, :]
+            given = tl.load(grads + wide, mask=f_inside, other=0.0)
+            answer = tl.load(outs + wide, mask=f_inside, other=0.0)
+            delta = tl.sum(given.to(tl.float32) * answer.to(tl.float32), 1)
         scores = tl.dot(k, tl.trans(q), input_precision=PRECISION)
         # Padded queries weigh nothing by themselves: their gradient and their level are zero.
         weight = tl.exp2(scores * (scale * 1.4426950408889634) - level[None, :])
@@ -112,17 +118,21 @@ def narrow_backward_kernel(
             weight = tl.where(seen[:, None], weight, 0.0)
         change = tl.broadcast_to(-delta[None, :], [STILL, MOVING])
         for i in tl.static_range(F):
-            given = tl.load(grads + t_row * (H * F) + i, mask=t_real, other=0.0).to(tl.float32)
-            mine = (f == i)[None, :]
-            change += tl.sum(tl.where(mine, v, 0.0), 1)[:, None] * given[None, :]
-            part = tl.sum(weight * given[None, :], 1)
-            collected_value += tl.where(mine, part[:, None], 0.0)
+            mine = tl.sum(tl.where((f == i)[None, :], v, 0.0), 1)
+            one = tl.load(grads + t_row * (H * F) + i, mask=t_real, other=0.0).to(tl.float32)
+            change += mine[:, None] * one[None, :]
+        if F == 1:
+            collected_value += tl.sum(weight * given[None, :], 1)[:, None]
+        else:
+            collected_value = tl.dot(
+                weight.to(q.dtype), given.to(q.dtype), collected_value, input_precision=PRECISION
+            )
         change = (weight * change).to(q.dtype)
         collected = tl.dot(change, q, collected, input_precision=PRECISION)
         if WANTED:
             moved = tl.dot(tl.trans(change), k, input_precision=PRECISION) * scale
-            at = to_q + t_row[:, None] * stride_dq + e[None, :]
-            tl.store(at, moved.to(dq.dtype.element_ty), mask=t_inside)
+            to = to_q + t_row[:, None] * stride_dq + e[None, :]
+            tl.store(to, moved.to(dq.dtype.element_ty), mask=t_inside)
     at = to_k + s_row[:, None] * stride_dk + e[None, :]
     tl.store(at, (collected * scale).to(dpairs.dtype.element_ty), mask=s_inside)
     at = to_v + s_row[:, None] * stride_dv + f[None, :]

@@ -116,6 +116,14 @@ def enough(device: torch.device) -> int:
     return 4
 
 
+def few_enough(most: int, rows: int, tables: int, device: torch.device, least: int = 8) -> int:
+    """How many of some rows a program takes, a power of two, so that there is enough to do for all:
+    from `most` down to `least`, of each of as many tables."""
+    while most > least and triton.cdiv(rows, most) * tables < enough(device):
+        most //= 2
+    return most
+
+
 def shares(length: int, block: int, programs: int, device: torch.device) -> tuple[int, int]:
     """How many programs share the long side, and how much of it each takes.
 

@@ -14,16 +14,19 @@ weights anew from the logarithm of their sum, so nothing of size queries times k
 # No postponed annotations: torch reads the types of an operator's arguments.
 
 import torch
-import triton
 from torch import Tensor
 
 from ipot.kernels import on_its_device, plainly
-from ipot.kernels._attention import backward_kernel, forward_kernel
-from ipot.kernels._attention_narrow import narrow_backward_kernel
-from ipot.kernels._attention_plan import Plan, Sizes, forward_blocks, padded, shares
-from ipot.kernels._attention_sums import combine_kernel, fold_kernel
+from ipot.kernels._attention_launch import (
+    backward,
+    fold,
+    forward,
+    side_by_side,
+    sum_parts,
+    values_of,
+)
+from ipot.kernels._attention_plan import Plan, Sizes
 
-LOG2E = 1.4426950408889634
 SCRATCH = 256 << 20
 """Bytes that parts of a gradient may take before a batch is worked off in groups."""
 
@@ -94,66 +97,7 @@ def _attend_function(
 ) -> tuple[Tensor, Tensor]:
     """`pairs` are keys and behind them values, or keys alone where `value` has those. `wanted` is
     for the backward pass: whether queries get a gradient."""
-    sizes = Sizes(query, pairs, value, heads)
-    query, pairs = _rows(query), _rows(pairs)
-    value = _values(pairs, value, sizes)
-    blocks = forward_blocks(sizes.pad_e, gather=sizes.gather)
-    rows, columns = blocks.short, blocks.long
-    if not sizes.gather:
-        rows, columns = columns, rows
-    rows = min(rows, padded(sizes.m))
-    columns = min(columns, padded(sizes.n))
-    row_blocks = triton.cdiv(sizes.m, rows)
-    splits, share = shares(sizes.n, columns, row_blocks * sizes.b * sizes.h, query.device)
-    out = value.new_empty(sizes.b, sizes.m, sizes.h * sizes.f)
-    lse = query.new_empty(sizes.b, sizes.h, sizes.m, dtype=torch.float32)
-    part, part_lse = out, lse
-    if splits > 1:
-        part = out.new_empty(splits, *out.shape, dtype=torch.float32)
-        part_lse = lse.new_empty(splits, *lse.shape)
-    forward_kernel[(row_blocks * splits * sizes.b * sizes.h,)](
-        query,
-        pairs,
-        value,
-        mask if mask is not None else pairs,
-        part,
-        part_lse,
-        0 if query.shape[0] == 1 else query.stride(0),
-        query.stride(1),
-        pairs.stride(0),
-        pairs.stride(1),
-        value.stride(0),
-        value.stride(1),
-        sizes.b,
-        sizes.m,
-        sizes.n,
-        share,
-        sizes.scale * LOG2E,
-        **sizes.constants(products=not sizes.narrow),
-        ROWS=rows,
-        COLUMNS=columns,
-        SPLITS=splits,
-        MASKED=mask is not None,
-        WHOLE=mask is None and sizes.n % columns == 0,
-        PRECISION=_precision(query),
-        **blocks.options(),
-    )
-    if splits > 1:
-        rows = min(64, padded(sizes.m))
-        combine_kernel[(triton.cdiv(sizes.m, rows) * sizes.b * sizes.h,)](
-            part,
-            part_lse,
-            out,
-            lse,
-            sizes.b,
-            sizes.m,
-            H=sizes.h,
-            F=sizes.f,
-            PAD_F=triton.next_power_of_2(sizes.f),
-            ROWS=rows,
-            SPLITS=splits,
-        )
-    return out, lse
+    return forward(query, pairs, value, mask, Sizes(query, pairs, value, heads))
 
 
 _attend = torch.library.custom_op("ipot::attend", _attend_function, mutates_args=())
@@ -185,7 +129,7 @@ def _attend_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What is not wanted, or has no tensor of its own, comes empty."""
     sizes = Sizes(query, pairs, value, heads)
-    query, pairs, gradient = _rows(query), _rows(pairs), gradient.contiguous()
+    query, pairs, gradient = side_by_side(query), side_by_side(pairs), gradient.contiguous()
     shared = query.shape[0] == 1 and sizes.b > 1
     # What a shared query collects from a large batch would be many times its own size.
     bytes_each = sizes.m * query.shape[-1] * query.element_size()
@@ -226,46 +170,16 @@ def _backward_group(gradient, query, pairs, value, mask, out, lse, sizes, plan):
     wide = (plan.parts_kv, sizes.b, sizes.n, pairs.shape[-1])
     dpairs = pairs.new_empty(wide, dtype=plan.kind_kv(kind))
     dvalue = dpairs[..., inner:] if value is None else value.new_empty(plan.parts_kv, *value.shape)
-    own = _values(pairs, value, sizes)
-    _launch_backward(plan, sizes, query, pairs, own, mask, out, gradient, lse, dq, dpairs, dvalue)
+    own = values_of(pairs, value, sizes)
+    backward(plan, sizes, query, pairs, own, mask, out, gradient, lse, dq, dpairs, dvalue)
     if not plan.wanted:
         dq = query.new_empty(0)
     elif query.shape[0] < sizes.b:  # one serves all
-        dq = _sum(dq.flatten(0, 1), kind).unsqueeze(0)
+        dq = sum_parts(dq.flatten(0, 1), kind).unsqueeze(0)
     else:
-        dq = _sum(dq, kind)
-    dvalue = pairs.new_empty(0) if value is None else _sum(dvalue, value.dtype)
-    return dq, _sum(dpairs, kind), dvalue
-
-
-def _launch_backward(
-    plan, sizes, query, pairs, value, mask, out, gradient, lse, dq, dpairs, dvalue
-) -> None:
-    narrow = sizes.narrow and not sizes.gather
-    way = {} if narrow else {"GATHER": sizes.gather}
-    (narrow_backward_kernel if narrow else backward_kernel)[(plan.programs,)](
-        *(query, pairs, value, mask if mask is not None else pairs, out, gradient, lse),
-        *(dq, dpairs, dvalue),
-        0 if query.shape[0] == 1 else query.stride(0),
-        query.stride(1),
-        *(pairs.stride(0), pairs.stride(1), value.stride(0), value.stride(1)),
-        *(dq.stride(2), dpairs.stride(2), dvalue.stride(2)),
-        *(sizes.b, sizes.m, sizes.n, plan.share, sizes.scale),
-        **sizes.constants(products=not narrow),
-        STILL=plan.still,
-        MOVING=plan.moving,
-        SPLITS=plan.splits,
-        **way,
-        MASKED=mask is not None,
-        WHOLE=mask is None and sizes.n % (plan.moving if sizes.gather else plan.still) == 0,
-        WANTED=plan.wanted,
-        PRECISION=_precision(query),
-        **plan.blocks.options(),
-    )
-
-
-def _sum(parts: Tensor, kind: torch.dtype) -> Tensor:
-    return parts[0] if len(parts) == 1 else parts.sum(0, dtype=torch.float32).to(kind)
+        dq = sum_parts(dq, kind)
+    dvalue = pairs.new_empty(0) if value is None else sum_parts(dvalue, value.dtype)
+    return dq, sum_parts(dpairs, kind), dvalue
 
 
 def _setup(ctx, inputs, output) -> None:
@@ -312,7 +226,7 @@ def _attend_self_backward(
     gradient: Tensor, triples: Tensor, mask: Tensor | None, out: Tensor, lse: Tensor, heads: int
 ) -> Tensor:
     inner = triples.shape[-1] // 3
-    triples = _rows(triples)
+    triples = side_by_side(triples)
     query, pairs = triples[..., :inner], triples[..., inner:]
     sizes = Sizes(query, pairs, None, heads)
     plan = Plan(sizes, triples.device)
@@ -323,13 +237,13 @@ def _attend_self_backward(
     if plan.parts_kv > 1:
         kind = plan.kind_kv(dpairs.dtype)
         dpairs = dpairs.new_empty(plan.parts_kv, *dpairs.shape[1:], dtype=kind)
-    value, dvalue = _values(pairs, None, sizes), dpairs[..., inner:]
+    value, dvalue = values_of(pairs, None, sizes), dpairs[..., inner:]
     gradient = gradient.contiguous()
-    _launch_backward(plan, sizes, query, pairs, value, mask, out, gradient, lse, dq, dpairs, dvalue)
+    backward(plan, sizes, query, pairs, value, mask, out, gradient, lse, dq, dpairs, dvalue)
     if plan.parts_q > 1:
-        _fold(dq, found[..., :inner])
+        fold(dq, found[..., :inner])
     if plan.parts_kv > 1:
-        _fold(dpairs, found[..., inner:])
+        fold(dpairs, found[..., inner:])
     return found
 
 
@@ -351,31 +265,3 @@ def _differentiate_self(ctx, gradient, _):
 
 
 _attend_self.register_autograd(_differentiate_self, setup_context=_setup_self)
-
-
-def _fold(parts: Tensor, to: Tensor) -> None:
-    """Add up parts (P, B, Z, w) into columns of a wider table (B, Z, W)."""
-    count, width = parts.shape[0], parts.shape[-1]
-    rows = parts[0].numel() // width
-    block = max(1, 2048 // triton.next_power_of_2(width))
-    fold_kernel[(triton.cdiv(rows, block),)](
-        *(parts, to, rows, to.stride(1)),
-        PARTS=count,
-        WIDTH=width,
-        PADDED=triton.next_power_of_2(width),
-        ROWS=block,
-    )
-
-
-def _rows(x: Tensor) -> Tensor:
-    """The same with its channels side by side."""
-    return x if x.stride(-1) == 1 else x.contiguous()
-
-
-def _values(pairs: Tensor, value: Tensor | None, sizes: Sizes) -> Tensor:
-    """The values, wherever they lie."""
-    return pairs[..., sizes.h * sizes.e :] if value is None else _rows(value)
-
-
-def _precision(x: Tensor) -> str:
-    return "ieee" if x.dtype in (torch.float32, torch.float64) else "tf32"

@@ -84,7 +84,7 @@ def test_kernel_equals_the_formula(sizes, masked):
 @pytest.fixture
 def launched(monkeypatch):
     """What the backward kernels are compiled for, each time."""
-    from ipot.kernels import attention as kernel
+    from ipot.kernels import _attention_launch as kernel
 
     seen = []
 
@@ -149,6 +149,43 @@ def test_a_large_batch_is_worked_off_in_groups(monkeypatch):
     pieces = run("kernel", query, pairs, 1, mask, gradient)
     for one, other in zip(whole, pieces, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("name", ["spread, one query for all", "spread, narrow", "gather"])
+def test_parts_are_added_up_alike_by_a_kernel_and_by_the_library(monkeypatch, name):
+    from ipot.kernels import _attention_launch as kernel
+
+    sizes, folded, fold = SIZES[name], [], kernel.fold
+    query, pairs, mask = draw(*sizes, dtype=HALF, masked=True)
+    gradient = torch.randn(sizes[1], sizes[2], sizes[4] * sizes[6], device=DEVICE).to(HALF)
+
+    def watched(parts, to):
+        folded.append(len(parts))
+        fold(parts, to)
+
+    monkeypatch.setattr(kernel, "fold", watched)
+    ours = run("kernel", query, pairs, sizes[4], mask, gradient)
+    assert folded
+    assert min(folded) > 1
+    folded.clear()
+    monkeypatch.setattr(kernel, "MOST_FOLDED", 1)
+    theirs = run("kernel", query, pairs, sizes[4], mask, gradient)
+    assert folded == []
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-3, atol=1e-4)
+
+
+def test_rows_are_divided_until_there_is_enough_to_do(monkeypatch):
+    from ipot.kernels import _attention_plan as plan
+
+    monkeypatch.setattr(plan, "enough", lambda device: 264)
+    device = torch.device("cpu")
+    assert plan.few_enough(64, 256, 10, device) == 8  # 320 programs
+    assert plan.few_enough(64, 10**6, 1, device) == 64
+    assert plan.few_enough(32, 7225, 1, device) == 16  # 452
+    assert plan.few_enough(64, 3, 1, device) == 8
+    assert plan.few_enough(4, 3, 1, device, least=2) == 2
+    assert plan.few_enough(4, 3, 1, device) == 4
 
 
 def test_scores_far_apart_do_not_overflow():

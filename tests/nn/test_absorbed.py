@@ -82,13 +82,13 @@ def asked(monkeypatch):
     """What comes to the attention, and how many gradients of queries are computed."""
     from ipot.kernels import attention
 
-    seen, launch = [], attention._launch_backward
+    seen, launch = [], attention.backward
 
     def watched(plan, *rest):
         seen.append(plan.wanted)
         return launch(plan, *rest)
 
-    monkeypatch.setattr(attention, "_launch_backward", watched)
+    monkeypatch.setattr(attention, "backward", watched)
     return seen
 
 
