@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ipot.training.joined import JoinedAdamW, copies
+from ipot.training.joined import JoinedAdamW
+from ipot.training.joined_memory import copies
 from ipot.training.settings import Training
 
 
