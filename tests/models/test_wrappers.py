@@ -298,7 +298,7 @@ def test_compiled_scales_are_the_same(dtype):
     model = exact if dtype == torch.float64 else exact.float()
     kept = model.output_mean.dtype
     random = torch.Generator().manual_seed(0)
-    answer = torch.randn(3, 1, 5, OUTPUTS, generator=random).to(dtype)
+    answer = torch.randn(3, 1, 5, OUTPUTS, generator=random, dtype=torch.float64).to(dtype)
     values = torch.randn(3, 4, 7, generator=random).to(kept)
     factor = torch.randn(3, 1, 5, OUTPUTS, generator=random).to(kept)
 
