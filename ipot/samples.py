@@ -163,19 +163,19 @@ class Batch:
         """The batch with its floating-point tensors in another precision."""
         return _map(self, lambda t: t.to(dtype) if t.is_floating_point() else t)
 
-    def take(self, index: Int[Tensor, " b"]) -> Batch:
-        """Some of the samples, by an index on the same device. A shared mesh stays shared."""
+    def take(self, index: Int[Tensor, " b"], rows: Rows | None = None) -> Batch:
+        """Some of the samples, by an index on the same device. A shared mesh stays shared.
 
-        def rows(tensor: Tensor | None) -> Tensor | None:
-            if tensor is None or (tensor.shape[0] == 1 and self.size != 1):
-                return tensor
-            return tensor[index]
-
+        `rows` takes them from all tensors at once, given by name, where there is a better way than
+        one by one.
+        """
         if self.edges is not None:
             raise DataError("edges are numbered over the whole batch: collate the samples instead")
         names = ("points", "values", "queries", "targets", "parameters", "weights")
-        rest = ("point_mask", "query_mask", "index")
-        return replace(self, **{name: rows(getattr(self, name)) for name in (*names, *rest)})
+        held = {n: getattr(self, n) for n in (*names, "point_mask", "query_mask", "index")}
+        held = {n: t for n, t in held.items() if t is not None}
+        apart = {n: t for n, t in held.items() if t.shape[0] != 1 or self.size == 1}
+        return replace(self, **(rows or rows_of)(index, apart))
 
     def take_points(self, index: Int[Tensor, "*B n"]) -> Batch:
         """Some of the input points: one choice (n) for all samples, or one for each (B, n)."""
@@ -198,6 +198,15 @@ class Batch:
             query_mask=None if self.query_mask is None else self.query_mask.index_select(1, index),
             query_grid=None,
         )
+
+
+Rows = Callable[[Tensor, dict[str, Tensor]], dict[str, Tensor]]
+"""What takes the rows of an index from tensors with names."""
+
+
+def rows_of(index: Int[Tensor, " b"], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The rows of an index, of one tensor after the other."""
+    return {name: tensor[index] for name, tensor in tensors.items()}
 
 
 def collate(samples: Sequence[Sample]) -> Batch:

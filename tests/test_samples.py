@@ -259,3 +259,21 @@ def test_both_types_are_frozen(make_sample):
         assert isinstance(item, Sample | Batch)
         with pytest.raises(dataclasses.FrozenInstanceError):
             item.times = (2.0,)
+
+
+def test_rows_may_be_taken_from_all_tensors_at_once(make_sample):
+    """Those that are shared stay, whoever takes the others."""
+    mesh = make_sample().points
+    samples = [make_sample(points=mesh, p=2, seed=i) for i in range(4)]
+    batch, index, seen = collate(samples), torch.tensor([2, 0, 2]), []
+
+    def rows(where, tensors):
+        seen.append(sorted(tensors))
+        return {name: tensor.index_select(0, where) for name, tensor in tensors.items()}
+
+    taken, expected = batch.take(index, rows), batch.take(index)
+    assert seen == [["index", "parameters", "queries", "targets", "values"]]
+    assert taken.points is batch.points
+    for name in seen[0]:
+        assert torch.equal(getattr(taken, name), getattr(expected, name))
+        assert torch.equal(getattr(taken, name), getattr(batch, name)[index])

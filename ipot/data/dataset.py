@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ipot.errors import DataError
-from ipot.samples import Batch, Sample, collate
+from ipot.samples import Batch, Rows, Sample, collate
 
 
 @runtime_checkable
@@ -100,9 +100,10 @@ class Stacked:
         """Whether all samples share their points and their queries."""
         return len(self._points) == len(self._queries) == 1
 
-    def batch(self, index: Tensor) -> Batch:
-        """One gather; the index must lie on the data's device."""
-        return replace(self.data.take(index), index=index)
+    def batch(self, index: Tensor, rows: Rows | None = None) -> Batch:
+        """One gather, in a way of its own if one is given; the index must lie on the data's
+        device."""
+        return replace(self.data.take(index, rows), index=index)
 
     def to(self, device: torch.device | str) -> Stacked:
         """All of it on a device."""

@@ -35,6 +35,11 @@ class Wrapper(Operator):
         """The inner model's."""
         yield from self.inner.regions()
 
+    def passes(self) -> Iterator[nn.Module]:
+        """Passes over data and answers that are too small to be regions; for a GPU, where each of
+        their operations is a launch, they are worth compiling too."""
+        yield from getattr(self.inner, "passes", list)()
+
     def objective(self) -> Any:
         """The inner model's."""
         return self.inner.objective()
@@ -42,6 +47,26 @@ class Wrapper(Operator):
     def examine(self, data: Dataset) -> None:
         """As the inner model does."""
         self.inner.examine(data)
+
+
+class Inward(nn.Module):
+    """Physical units in the scales of the data, as a module so that it can be compiled."""
+
+    def forward(
+        self, x: Float[Tensor, "*B C"], mean: Float[Tensor, " C"], scale: Float[Tensor, " C"]
+    ) -> Float[Tensor, "*B C"]:
+        """What lies a `scale` above the `mean` is 1."""
+        return (x - mean) / scale
+
+
+class Outward(nn.Module):
+    """The way back."""
+
+    def forward(
+        self, x: Float[Tensor, "*B K"], mean: Float[Tensor, " K"], scale: Float[Tensor, " K"]
+    ) -> Float[Tensor, "*B K"]:
+        """Physical units, in no lower precision than that of the scales."""
+        return x.to(torch.promote_types(x.dtype, mean.dtype)) * scale + mean
 
 
 class Normalized(Wrapper):
@@ -61,6 +86,12 @@ class Normalized(Wrapper):
         super().__init__(inner)
         for name, value in statistics.tensors().items():
             self.register_buffer(name, value.float())
+        self.inward, self.outward = Inward(), Outward()
+
+    def passes(self) -> Iterator[nn.Module]:
+        """Into the scales of the data, and out of them."""
+        yield from (self.inward, self.outward)
+        yield from super().passes()
 
     def keep_mesh(
         self, points: Float[Tensor, "1 N D"] | None, queries: Float[Tensor, "1 M E"] | None
@@ -72,16 +103,15 @@ class Normalized(Wrapper):
     def normalize(self, batch: Batch) -> Batch:
         """The batch as the inner model sees it."""
         self.spec.check(batch)
-        values = (batch.values - self.input_mean) / self.input_scale
+        values = self.inward(batch.values, self.input_mean, self.input_scale)
         parameters = batch.parameters
         if parameters is not None:
-            parameters = (parameters - self.parameter_mean) / self.parameter_scale
+            parameters = self.inward(parameters, self.parameter_mean, self.parameter_scale)
         return replace(batch, values=values, parameters=parameters)
 
     def denormalize(self, out: Tensor) -> Tensor:
         """What the inner model answers, in physical units and at least float32."""
-        out = out.to(torch.promote_types(out.dtype, self.output_mean.dtype))
-        return out * self.output_scale + self.output_mean
+        return self.outward(out, self.output_mean, self.output_scale)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
         """Predict in physical units."""

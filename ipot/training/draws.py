@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from jaxtyping import Int
+from torch import Tensor, nn
 from torch.utils.data import Dataset as TorchDataset
 
 from ipot import symmetry
 from ipot.data.dataset import Dataset, Stacked
 from ipot.data.packed import Packed, share
 from ipot.errors import DataError, Unsupported
-from ipot.samples import Batch, collate
+from ipot.samples import Batch, collate, rows_of
 from ipot.seeds import generator
 from ipot.spec import Spec
 from ipot.training.order import batches, sizes_of
@@ -78,6 +79,7 @@ class Draws:
         self._pieces = len(data[0].times) // settings.unroll if settings.unroll else 1
         self._order: tuple[int, Tensor, list[int] | None] | None = None
         self._sizes = sizes_of(data)
+        self.rows = RowsOf()
 
     def __call__(self, step: int) -> Draw:
         """The choices of a step, counted from 0."""
@@ -120,6 +122,11 @@ class Draws:
             pieces = torch.randperm(self._pieces, generator=random)[: self.settings.pieces]
         return Draw(index[self.rank :: self.world], points, queries, element, pieces, box)
 
+    def passes(self) -> Iterator[nn.Module]:
+        """The gather of stacked samples: for a GPU, rows of all tensors can be taken in one."""
+        if isinstance(self.data, Stacked):
+            yield self.rows
+
     def gather(self, draw: Draw) -> Batch:
         """The batch of a draw that lies on the device of resident data; safe to capture."""
         packed = isinstance(self.data, Packed)
@@ -148,9 +155,12 @@ class Draws:
 
     def stacked_batch(self, draw: Draw) -> Batch:
         """The batch of a draw whose tensors lie on the data's device; safe to capture."""
-        batch = self.data.batch(draw.index)
+        shared = False
+        if isinstance(self.data, Stacked):
+            batch, shared = self.data.batch(draw.index, self.rows), self.data.one_mesh
+        else:
+            batch = self.data.batch(draw.index)
         if draw.symmetry is not None:
-            shared = isinstance(self.data, Stacked) and self.data.one_mesh
             batch = symmetry.apply(batch, draw.symmetry, self.spec, shared=shared)
         if draw.points is not None:
             batch = batch.take_points(draw.points)
@@ -190,6 +200,14 @@ class Draws:
         if self.settings.unroll is None:
             return batch
         return pieces_of(batch, self.spec, self.settings.unroll, draw.pieces)
+
+
+class RowsOf(nn.Module):
+    """Rows by an index, as a module so that it can be compiled."""
+
+    def forward(self, index: Int[Tensor, " b"], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The rows of every tensor."""
+        return rows_of(index, tensors)
 
 
 def _subset(count: int, fraction: float, random: torch.Generator) -> Tensor | None:

@@ -29,7 +29,8 @@ class Ledger(nn.Module):
         """
         norm = torch.linalg.vector_norm(gradient)
         self.loss_sum += loss
-        bad = ~(torch.isfinite(loss) & torch.isfinite(norm)) & (self.fault < 0)
+        # The sum is finite as long as every loss was; asking it makes one launch of all this.
+        bad = ~(torch.isfinite(self.loss_sum) & torch.isfinite(norm)) & (self.fault < 0)
         self.fault.copy_(torch.where(bad, self.count, self.fault))
         self.count += 1
         most = torch.inf if self.clip is None else self.clip

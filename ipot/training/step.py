@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.fx.experimental import _config as tracing
 from torch.nn.parallel import DistributedDataParallel
 
@@ -80,13 +80,14 @@ class Step:
         self.regions = list(model.regions())
         if self.regions and device.type == "cuda":
             # Many small kernels, which cost a GPU as much as large ones; a CPU does not mind.
-            self.regions += [*getattr(objective, "regions", list)(), self.ledger]
+            self.regions += [*small_regions(model, objective, draws), self.ledger]
         self._ways = self._to_try(world)
         self.model = model
         if world.size > 1:
             ids = [torch.cuda.current_device()] if device.type == "cuda" else None
             self.model = DistributedDataParallel(model, device_ids=ids)
         self._graphs: dict[int | None, tuple[Draw, Callable[[], None]]] = {}
+        self._one: Tensor | None = None
 
     def __call__(self, work: Draw | Batch, number: int, rate: float) -> None:
         """Run the step with a number (counted from 0) at a learning rate."""
@@ -241,7 +242,9 @@ class Step:
         # Without the cache of cast weights: a captured graph must cast afresh at every replay.
         with torch.autocast(kind, torch.bfloat16, enabled=self.cast, cache_enabled=False):
             loss = self.objective(self.model, batch)
-        loss.backward()
+        if self._one is None:  # made once: by itself torch would fill one at every step
+            self._one = torch.ones_like(loss)
+        loss.backward(self._one)
         self._update(loss.detach())
 
     def _update(self, loss: Tensor) -> None:
@@ -267,6 +270,13 @@ class Step:
         if isinstance(work, Batch):
             points, queries = work.values.shape[1], work.queries.shape[-2]
         return f"{size} samples of {points} points and {queries} queries at {times} times"
+
+
+def small_regions(model: nn.Module, objective: Objective, draws: Draws) -> Iterator[nn.Module]:
+    """What stands around a model's regions: the gather, the scales, the loss."""
+    yield from draws.passes()
+    yield from getattr(model, "passes", list)()
+    yield from getattr(objective, "regions", list)()
 
 
 def _in_a_line(error: Exception) -> str:

@@ -279,3 +279,43 @@ def test_a_mesh_is_kept_by_the_model_inside_and_by_one_that_can():
     outer.keep_mesh(*places)
     assert outer.inner.kept[0] is places[0]
     Normalized(Kernel(), Statistics(**SCALES)).keep_mesh(*places)
+
+
+# What stands around a model, compiled for a GPU besides its regions.
+
+
+def test_the_scales_can_be_compiled_and_are_no_regions():
+    model = wrap(Kernel(), Statistics.identity(7, 2, 0))
+    assert list(model.passes()) == [model.inner.inward, model.inner.outward]
+    assert not any(name.startswith(("inward", "outward")) for name in model.inner.state_dict())
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_compiled_scales_are_the_same(dtype):
+    torch._dynamo.reset()
+    exact = scaled(Kernel())
+    model = exact if dtype == torch.float64 else exact.float()
+    kept = model.output_mean.dtype
+    random = torch.Generator().manual_seed(0)
+    answer = torch.randn(3, 1, 5, OUTPUTS, generator=random, dtype=torch.float64).to(dtype)
+    values = torch.randn(3, 4, 7, generator=random).to(kept)
+    factor = torch.randn(3, 1, 5, OUTPUTS, generator=random).to(kept)
+
+    def both():
+        leaf = answer.clone().requires_grad_()
+        out = model.denormalize(leaf)
+        (gradient,) = torch.autograd.grad((out * factor).sum(), leaf)
+        return model.inward(values, model.input_mean, model.input_scale), out, gradient
+
+    before = both()
+    for part in model.passes():
+        part.compile(dynamic=False)
+    for mine, theirs in zip(both(), before, strict=True):
+        assert mine.dtype == theirs.dtype
+        torch.testing.assert_close(mine, theirs)
+    scales = SCALES["output_scale"], SCALES["output_mean"]
+    by_hand = answer.double() * scales[0].double() + scales[1].double()
+    tight = 1e-12 if dtype == torch.float64 else 1e-6
+    torch.testing.assert_close(before[1].double(), by_hand, rtol=tight, atol=tight)
+    assert before[1].dtype == kept

@@ -233,3 +233,20 @@ def test_augmenting_without_a_symmetry_says_so():
 def test_a_batch_that_does_not_divide_is_refused(batch, world):
     with pytest.raises(DataError, match=f"batch of {batch} does not divide among {world}"):
         draws(stacked(), batch=batch, world=world)
+
+
+def test_a_compiled_gather_is_the_same():
+    torch._dynamo.reset()
+    draws = Draws(stacked(), SPEC, Training(batch=4))
+    expected = [draws.gather(draws(step)) for step in range(3)]
+    (rows,) = draws.passes()
+    calls = []
+    rows.register_forward_hook(lambda *call: calls.append(call))
+    rows.compile(dynamic=False, backend="eager")
+    for step, wanted in enumerate(expected):
+        batch = draws.gather(draws(step))
+        assert batch.points is wanted.points
+        for name in ("values", "targets", "index"):
+            assert torch.equal(getattr(batch, name), getattr(wanted, name))
+    assert len(calls) == 3
+    assert not list(Draws(ragged(), SPEC, Training(batch=4)).passes())

@@ -42,6 +42,17 @@ def test_gradients_are_never_made_larger(clip, expected):
     assert ledger.read() == (0.0, -1)
 
 
+@pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
+def test_the_first_loss_that_is_not_finite_is_noted(bad):
+    """Though its gradient be finite; later ones say nothing new."""
+    ledger = Ledger(None, CPU)
+    for loss in (0.5, 0.25, bad, 1.0, -bad):
+        ledger(torch.tensor(loss), torch.ones(3))
+        if loss == 0.25:
+            assert ledger.fault == -1
+    assert ledger.fault == 2
+
+
 def test_a_group_of_the_objective_has_a_rate_of_its_own(tmp_path):
     layer, own = torch.nn.Linear(2, 1), torch.nn.Parameter(torch.ones(3))
     layer.bias.requires_grad_(False)
@@ -142,3 +153,19 @@ def test_a_replay_is_seen_by_whoever_keeps_something_made_from_the_weights():
     one._run(draw)
     assert told == [0]
     assert weight._version > 0
+
+
+def test_the_gradient_of_a_loss_is_one_at_every_step(tmp_path, monkeypatch):
+    """It is kept from step to step, and what is added to a loss is given the very same tensor:
+    clipping must not reach it."""
+    monkeypatch.setattr(JoinedAdamW, "join", lambda self, beside: None)
+    work, seen = step.Step._work, []
+
+    def watched(self, batch):
+        work(self, batch)
+        seen.append((id(self._one), self._one.item()))
+
+    monkeypatch.setattr(step.Step, "_work", watched)
+    fit(tmp_path, objective=Moved(), clip=1e-3, epochs=2)
+    assert len(seen) > 2
+    assert set(seen) == {(seen[0][0], 1.0)}

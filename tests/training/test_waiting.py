@@ -15,7 +15,7 @@ from ipot.training.draws import Draws
 from ipot.training.ledger import Ledger
 from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
-from ipot.training.step import Step
+from ipot.training.step import Step, small_regions
 from ipot.training.update import make_optimizer
 from ipot.training.validation import Validation
 from training.toys import CPU, model, packed, ragged, stacked
@@ -124,10 +124,14 @@ def quick_compiler(monkeypatch):
 @pytest.mark.compile
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("kind", ["stacked", "packed"])
-def test_a_compiled_step_neither_waits_nor_compiles_again(kind):
-    """Through all sizes of the data, and with a validation between the steps."""
+@pytest.mark.parametrize("small", [False, True])
+def test_a_compiled_step_neither_waits_nor_compiles_again(kind, small):
+    """Through all sizes of the data, and with a validation between the steps; also with all that
+    only a GPU gains by."""
     data = stacked(40) if kind == "stacked" else packed(40, low=24, high=64)
     step, draws = make(data, kind="compiled", **SUBSETS)
+    if small:
+        step.regions += small_regions(step.model, step.objective, draws)
     validation = Validation(stacked(5, points=9, seed=1), CPU)
     examples = list(draws.examples())
     assert len(examples) == (len(data.boxes) if isinstance(data, Packed) else 1)
