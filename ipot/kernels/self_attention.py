@@ -9,6 +9,7 @@ tile has to be turned round. That took longer (docs/speed.md).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -27,6 +28,10 @@ class Tiles:
     columns: int
     warps: int
     stages: int
+
+    def options(self) -> dict[str, Any]:
+        """As a launch takes them."""
+        return {"num_warps": self.warps, "num_stages": self.stages}
 
 
 def tiles(width: int) -> Tiles:
@@ -79,8 +84,7 @@ def self_gradients(
             PAIRS=pairs,
             SUMS=sums is not None,
             PRECISION="ieee" if triples.dtype == torch.float32 else "tf32",
-            num_warps=how.warps,
-            num_stages=how.stages,
+            **how.options(),
         )
     return found
 

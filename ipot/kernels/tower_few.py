@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ipot.kernels import rows_launch
-from ipot.kernels.attention import attend_self_with_lse, self_gradients
+from ipot.kernels.attention import attend_self_with_lse
 from ipot.kernels.rows import pack_finish, pack_projection
 from ipot.kernels.rows_launch import (
     Behind,
@@ -26,6 +26,7 @@ from ipot.kernels.rows_launch import (
     products,
 )
 from ipot.kernels.rows_layout import check_finish, tuning
+from ipot.kernels.self_attention import self_gradients
 from ipot.kernels.tower_plan import Plan
 
 

@@ -20,23 +20,21 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from jaxtyping import Float
 from torch import Tensor
 
 from ipot.kernels import rows_forward, tower_rows
-from ipot.kernels.attention import attend_self_with_lse, self_gradients
+from ipot.kernels.attention import attend_self_with_lse
 from ipot.kernels.rows import joined
 from ipot.kernels.rows_launch import finish_sizes
 from ipot.kernels.rows_layout import pieces, product, share, tuning, views_of_finish
+from ipot.kernels.self_attention import blocks_of, self_gradients
 from ipot.kernels.tower_plan import Plan
 
 PROGRAMS = 1056
 """Of a pass that sums columns, at most: eight for each processor of a large GPU."""
 PASS: dict[str, Any] = {"ROWS": 16, "num_warps": 2}
 """How such a pass runs."""
-SUMMED = 64
-"""Rows at a time where there is nothing but sums."""
 GATES: dict[str, Any] = {"ROWS": 32, "HIDDEN": 64, "num_warps": 4, "num_stages": 2}
 """How the hidden layer's backward pass runs."""
 
@@ -143,10 +141,10 @@ class ManyRows:
         attended = own.attended.view(self.rows, -1)
         product(rounded, attended, sums.out[index])
         back = (rounded @ block.out).view(own.attended.shape)
-        triples = self_gradients(back, own.triples, own.attended, own.lse, self.plan.heads)
-        triples = triples.view(self.rows, -1)
+        triples = self_gradients(
+            back, own.triples, own.attended, own.lse, self.plan.heads, sums.queries[index]
+        ).view(self.rows, -1)
         product(triples, own.values, sums.project[index])
-        self._sum_queries(triples, sums.queries[index])
         total = sums.back[index - 1] if index else sums.unused
         return self._norm_back(triples @ block.project, own.values, own.factors, dy, more, total)
 
@@ -178,15 +176,6 @@ class ManyRows:
         )
         return dx, rounded
 
-    def _sum_queries(self, triples: Tensor, total: Tensor) -> None:
-        inner = triples.shape[1] // 3
-        tower_rows.column_sums[(self.programs,)](
-            *(triples, total, self.rows, self.stretch, triples.stride(0)),
-            WIDTH=inner,
-            COLUMNS=triton.next_power_of_2(inner),
-            ROWS=SUMMED,
-        )
-
 
 class _Block:
     """The parameters of a block, as products and kernels take them."""
@@ -216,7 +205,9 @@ class _Sums:
             return like.new_empty(count, *shape)
 
         self.project = table(3 * block.inner, width)
-        self.queries = table(tower.programs, block.inner)
+        samples, rows, _ = tower.shape
+        blocks = blocks_of(rows, block.inner // tower.plan.heads)
+        self.queries = table(samples * blocks, block.inner)
         self.into = table(2 * block.hidden, width)
         self.gates = table(pieces(tower.rows, GATES["ROWS"]), 2 * block.hidden)
         self.weight = table(width, block.hidden)

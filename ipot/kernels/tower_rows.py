@@ -103,22 +103,3 @@ def gates_back(
         put(units, row, live, unit, F, hidden)
         put(gates, row, live, unit, 2 * F, da)
         put(gates + F, row, live, unit, 2 * F, dg)
-
-
-@triton.jit
-@no_type_check
-def column_sums(
-    x, sums, rows, length, stride, WIDTH: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr
-):
-    """The sums of the first WIDTH columns over `length` rows."""
-    column = tl.arange(0, COLUMNS)
-    real = column < WIDTH
-    total = tl.zeros((COLUMNS,), tl.float32)
-    begin = tl.program_id(0) * length
-    end = tl.minimum(begin + length, rows)
-    for first in range(begin, end, ROWS):
-        row = (first + tl.arange(0, ROWS)).to(tl.int64)
-        inside = (row < end)[:, None] & real[None, :]
-        some = tl.load(x + row[:, None] * stride + column[None, :], mask=inside, other=0.0)
-        total += tl.sum(some.to(tl.float32), 0)
-    tl.store(sums + tl.program_id(0).to(tl.int64) * WIDTH + column, total, mask=real)
