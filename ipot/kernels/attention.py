@@ -9,7 +9,8 @@ shares are added up in a fixed order, so that a result does not depend on chance
     spread   many queries, few keys: the queries are shared out
 
 Queries may serve a whole batch; values may be narrower than keys. The backward pass computes the
-weights anew from the logarithm of their sum, so nothing of size queries times keys is stored.
+weights anew from the logarithm of their sum, so nothing of size queries times keys is stored. It
+leaves out the gradient of queries that want none.
 """
 # No postponed annotations: torch reads the types of an operator's arguments.
 

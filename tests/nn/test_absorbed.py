@@ -117,6 +117,19 @@ def test_several_outputs(asked, outputs):
     assert asked == [False]
 
 
+@pytest.fixture
+def projected(monkeypatch):
+    """Nothing may be absorbed."""
+    monkeypatch.setattr(absorbed, "pairs", None)
+
+
+@pytest.fixture
+def unfolded(monkeypatch):
+    """Nothing may be prepared for it either."""
+    monkeypatch.setattr(absorbed, "folded", None)
+
+
+@pytest.mark.usefixtures("projected", "unfolded")
 def test_queries_that_want_a_gradient_get_theirs(asked):
     made = decoder()
     state, queries, mask = given()
@@ -125,8 +138,15 @@ def test_queries_that_want_a_gradient_get_theirs(asked):
     assert exact[-1].norm() > 0
     assert_close(found, exact)
     assert asked == [True]
+
+
+def test_an_answer_without_gradients():
+    made, (state, queries, mask) = decoder(), given()
+    queries.requires_grad_()  # of no concern here
     with torch.no_grad(), attention_path("kernel"):
-        torch.testing.assert_close(made(state, queries, mask), exact[0], rtol=1e-4, atol=1e-5)
+        found = made(state, queries, mask)
+    with attention_path("plain"):
+        torch.testing.assert_close(found, made(state, queries, mask), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["own", "kept"])
@@ -151,8 +171,8 @@ SIZES = {
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_where_it_does_not_pay_the_queries_are_projected(monkeypatch, name):
-    monkeypatch.setattr(absorbed, "pairs", None)
+@pytest.mark.usefixtures("projected")
+def test_where_it_does_not_pay_the_queries_are_projected(name):
     config = replace(NARROW, **SIZES[name])
     made, arguments = decoder(config), given(config, shared=True)
     exact = answers(made, "plain", *arguments)
@@ -162,16 +182,16 @@ def test_where_it_does_not_pay_the_queries_are_projected(monkeypatch, name):
 
 
 @pytest.mark.parametrize("path", ["plain", "auto", "fused", "blocks"])
-def test_by_other_ways_the_queries_are_projected(monkeypatch, path):
-    monkeypatch.setattr(absorbed, "pairs", None)
+@pytest.mark.usefixtures("projected")
+def test_by_other_ways_the_queries_are_projected(path):
     made, (state, queries, mask) = decoder(), given(shared=True)
     exact = answers(made, "plain", state, queries, mask)
     made.keep(queries)
     assert_close(answers(made, path, state, queries, mask), exact)
 
 
-def test_more_keys_than_queries_are_met_by_projected_ones(monkeypatch):
-    monkeypatch.setattr(absorbed, "pairs", None)
+@pytest.mark.usefixtures("projected", "unfolded")
+def test_more_keys_than_queries_are_met_by_projected_ones():
     made, arguments = decoder(), given(z=40, m=30)
     assert_close(answers(made, "kernel", *arguments), answers(made, "plain", *arguments))
 
@@ -185,6 +205,18 @@ def test_what_is_kept_may_have_any_columns(asked, monkeypatch, there, columns):
     made.keep(queries)
     assert made.position.keeps.operand.shape[-1] == columns
     assert_close(answers(made, "kernel", state, queries, mask), exact)
+    assert asked == [False]
+
+
+def test_kept_queries_that_are_changed_in_place_are_followed(asked):
+    made, (state, queries, mask) = decoder(), given(shared=True)
+    made.keep(queries)
+    place = made.position.keeps.operand.data_ptr()
+    queries.mul_(0.7)
+    made.position.renew()
+    exact = answers(made, "plain", state, queries, mask)
+    assert_close(answers(made, "kernel", state, queries, mask), exact)
+    assert made.position.keeps.operand.data_ptr() == place
     assert asked == [False]
 
 
