@@ -114,10 +114,10 @@ def _update_kernel(
     here = tl.multiple_of(tl.load(table + 3 * program), 64) + piece
     there = tl.multiple_of(tl.load(table + 3 * program + 1), 64) + piece
     real = piece < tl.multiple_of(tl.load(table + 3 * program + 2), 64)
-    x = tl.load(values + here, mask=real)
-    g = tl.load(gradient + there, mask=real)
-    mean = tl.load(means + here, mask=real)
-    square = tl.load(squares + here, mask=real)
+    x = tl.load(values + here, mask=real, other=0.0)
+    g = tl.load(gradient + there, mask=real, other=0.0)
+    mean = tl.load(means + here, mask=real, other=0.0)
+    square = tl.load(squares + here, mask=real, other=0.0)
     if DIVIDES:
         g /= tl.load(divisor)
     if DECAY != 0:

@@ -7,6 +7,11 @@
 with the mean μ and deviation σ of a token from two sums of its features and its values. Here a
 program holds a tile of what is shared and goes through the samples, so that this pass costs one
 write forward and one read backward. Points and values have no gradient; the rest does.
+
+Backward, the rows that serve all samples and tokens are sums over both. Every program writes its
+own, and a second kernel adds these up in a fixed order. Where values have a channel or two, a
+program sums without products of matrices and adds up its tokens once, in the end, while the
+samples to come are on their way.
 """
 # No postponed annotations: torch reads the types of an operator's arguments.
 
@@ -24,6 +29,13 @@ MOST = 14
 ROWS = 32
 COLUMNS = 128
 OPTIONS: dict[str, Any] = {"num_warps": 4}
+FEW = 2
+"""Channels of values up to which the backward pass sums them tile by tile."""
+FEW_ROWS = 16
+AHEAD = 6
+"""Samples that it has loaded or is loading; one where rows are no whole 32 bytes."""
+FOLD = {"DEPTH": 128, "COLUMNS": 16}
+"""Shares and columns that a step of a program adds up."""
 
 
 def supports(channels: int) -> bool:
@@ -77,19 +89,27 @@ def _backward(
     """The gradient of `shared`, and of the (C + 2, p) rows that serve all: A, -row, offset."""
     b, n, p = gradient.shape
     gradient = gradient.contiguous()
-    columns = min(COLUMNS, triton.next_power_of_2(p))
-    blocks = triton.cdiv(n, ROWS)
+    c, columns = value.shape[-1], min(COLUMNS, triton.next_power_of_2(p))
+    kernel, block, options = _backward_kernel, ROWS, OPTIONS
+    if c <= FEW:
+        ahead = 1 if p % 16 else AHEAD
+        kernel, block, options = _few_backward_kernel, FEW_ROWS, {**OPTIONS, "AHEAD": ahead}
+    blocks = triton.cdiv(n, block)
     dshared = gradient.new_empty(n, p)
-    parts = gradient.new_empty(blocks, 16, p, dtype=torch.float32)
-    _backward_kernel[(blocks * triton.cdiv(p, columns),)](
+    parts = gradient.new_empty(blocks, c + 2, p, dtype=torch.float32)
+    kernel[(blocks * triton.cdiv(p, columns),)](
         *(gradient, sums, value, dshared, parts),
         *(b, n, p, width, eps),
-        C=value.shape[-1],
-        ROWS=ROWS,
+        C=c,
+        ROWS=block,
         COLUMNS=columns,
-        **OPTIONS,
+        **options,
     )
-    return dshared, parts.sum(0)[: value.shape[-1] + 2]
+    rows = parts.new_empty(c + 2, p)
+    _fold_kernel[(triton.cdiv(rows.numel(), FOLD["COLUMNS"]),)](
+        parts, rows, blocks, rows.numel(), **FOLD, **OPTIONS
+    )
+    return dshared, rows
 
 
 @_backward.register_fake
@@ -218,5 +238,83 @@ def _backward_kernel(
         factor = tl.where((j == C + 1)[None, :], 1.0, factor)
         rows = tl.dot(tl.trans(factor), g, rows)
     tl.store(dshared + place, collected.to(dshared.dtype.element_ty), mask=inside)
-    to = parts + ((tile // across) * 16 + j).to(tl.int64)[:, None] * p_count + p[None, :]
-    tl.store(to, rows, mask=(p < p_count)[None, :])
+    to = parts + ((tile // across) * (C + 2) + j).to(tl.int64)[:, None] * p_count + p[None, :]
+    tl.store(to, rows, mask=(j < C + 2)[:, None] & (p < p_count)[None, :])
+
+
+@triton.jit
+@no_type_check
+def _few_backward_kernel(
+    gradient,
+    sums,
+    value,
+    dshared,
+    parts,
+    b_count,
+    n_count,
+    p_count,
+    width,
+    eps,
+    C: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """The same for one or two channels of values."""
+    across = tl.cdiv(p_count, COLUMNS)
+    tile = tl.program_id(0)
+    wide = tile.to(tl.int64) * 0  # makes offsets of samples 64 bits wide
+    n = (tile // across) * ROWS + tl.arange(0, ROWS)
+    p = (tile % across) * COLUMNS + tl.arange(0, COLUMNS)
+    n_real = n < n_count
+    p_real = p < p_count
+    inside = n_real[:, None] & p_real[None, :]
+    place = n[:, None].to(tl.int64) * p_count + p[None, :]
+    total = tl.load(sums + 2 * n, mask=n_real, other=0.0)
+    squares = tl.load(sums + 2 * n + 1, mask=n_real, other=1.0)
+    collected = tl.zeros([ROWS, COLUMNS], tl.float32)
+    plain = tl.zeros([ROWS, COLUMNS], tl.float32)
+    first = tl.zeros([ROWS, COLUMNS], tl.float32)
+    second = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for sample in tl.range(0, b_count, num_stages=AHEAD):
+        start = (sample + wide) * n_count
+        at = value + (start + n) * C
+        g = tl.load(gradient + start * p_count + place, mask=inside, other=0.0).to(tl.float32)
+        v = tl.load(at, mask=n_real, other=0.0).to(tl.float32)
+        s, q = total + v, squares + v * v
+        if C == 2:
+            u = tl.load(at + 1, mask=n_real, other=0.0).to(tl.float32)
+            s, q = s + u, q + u * u
+        mean = s / width
+        scaled = tl.rsqrt(q / width - mean * mean + eps)[:, None] * g
+        collected += scaled
+        plain += g
+        first += v[:, None] * scaled
+        if C == 2:
+            second += u[:, None] * scaled
+    tl.store(dshared + place, collected.to(dshared.dtype.element_ty), mask=inside)
+    to = parts + (tile // across).to(tl.int64) * (C + 2) * p_count + p
+    values = tl.sum(first, 0)
+    tl.store(to, values, mask=p_real)
+    if C == 2:
+        others = tl.sum(second, 0)
+        tl.store(to + p_count, others, mask=p_real)
+        values += others
+    # A token's mean is that of its features and its values.
+    means = (tl.sum(total[:, None] * collected, 0) + values) / width
+    tl.store(to + C * p_count, means, mask=p_real)
+    tl.store(to + (C + 1) * p_count, tl.sum(plain, 0), mask=p_real)
+
+
+@triton.jit
+@no_type_check
+def _fold_kernel(parts, rows, blocks, total, DEPTH: tl.constexpr, COLUMNS: tl.constexpr):
+    """The shares of all programs, added up for some columns of their rows."""
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    real = column < total
+    found = tl.zeros([DEPTH, COLUMNS], tl.float32)
+    for begin in range(0, blocks, DEPTH):
+        block = (begin + tl.arange(0, DEPTH)).to(tl.int64)
+        live = (block < blocks)[:, None] & real[None, :]
+        found += tl.load(parts + block[:, None] * total + column[None, :], mask=live, other=0.0)
+    tl.store(rows + column, tl.sum(found, 0), mask=real)

@@ -42,7 +42,8 @@ def draw(b, n, c, p, dtype=torch.float32):
 
 
 @pytest.mark.parametrize(
-    ("b", "n", "c", "p"), [(3, 50, 1, 32), (2, 33, 3, 128), (5, 64, 14, 16), (1, 7, 2, 200)]
+    ("b", "n", "c", "p"),
+    [(3, 50, 1, 32), (2, 33, 3, 128), (5, 64, 14, 16), (1, 7, 2, 200), (2, 2100, 1, 16)],
 )
 def test_kernel_equals_the_formula(b, n, c, p):
     from ipot.kernels.pairs import shared_pairs

@@ -235,6 +235,7 @@ def test_a_batch_that_does_not_divide_is_refused(batch, world):
         draws(stacked(), batch=batch, world=world)
 
 
+@pytest.mark.compile
 def test_a_compiled_gather_is_the_same():
     torch._dynamo.reset()
     draws = Draws(stacked(), SPEC, Training(batch=4))
