@@ -22,7 +22,7 @@ def forward(
     """The answer, and the logarithm of the sum of the weights."""
     query, pairs = side_by_side(query), side_by_side(pairs)
     value = values_of(pairs, value, sizes)
-    blocks = forward_blocks(sizes.pad_e, gather=sizes.gather)
+    blocks = forward_blocks(sizes)
     rows, columns = blocks.short, blocks.long
     if not sizes.gather:
         rows, columns = columns, rows

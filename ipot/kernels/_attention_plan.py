@@ -29,30 +29,31 @@ class Blocks:
 
 UNASKED = {
     16: Blocks(64, 64, 4, 3),
-    32: Blocks(64, 64, 4, 2),
-    64: Blocks(128, 64, 4, 2),
+    32: Blocks(128, 32, 4, 1),
+    64: Blocks(64, 64, 4, 2),
     128: Blocks(64, 32, 4, 2),
     256: Blocks(64, 32, 4, 2),
 }
 """For the backward pass of few keys and narrow values where queries want no gradient, by the padded
-width of a head."""
+width of a head; 32 by measurement."""
 
 
-def forward_blocks(width: int, *, gather: bool) -> Blocks:
+def forward_blocks(sizes: Sizes) -> Blocks:
     """For the forward pass, by the (padded) width of a head. Measured on an H200."""
-    if width > 64:
+    if sizes.pad_e > 64:
         return Blocks(64, 64, 4, 2)
-    return Blocks(64, 64, 4, 3) if gather else Blocks(64, 128, 4, 3)
+    return Blocks(64, 64, 4, 3) if sizes.gather or sizes.near else Blocks(64, 128, 4, 3)
 
 
 def backward_blocks(sizes: Sizes, *, wanted: bool) -> Blocks:
     """For the backward pass, also by the lengths of the two sides."""
     width = sizes.pad_e
     if sizes.narrow and not sizes.gather and not wanted:
-        return UNASKED[width]
+        # One channel is no product, and leaves registers for larger tiles.
+        return Blocks(128, 128, 4, 3) if (width, sizes.f) == (64, 1) else UNASKED[width]
     if width > 64:
         return Blocks(64, 32, 4, 2)
-    if sizes.long <= 2 * sizes.short:  # attention of a few hundred to themselves
+    if sizes.near:
         return Blocks(64, 64, 4, 2 if width > 16 else 3)
     if sizes.gather:
         return Blocks(256, 64, 8, 1)
@@ -72,6 +73,7 @@ class Sizes:
         self.gather = self.m < self.n
         self.short, self.long = (self.m, self.n) if self.gather else (self.n, self.m)
         self.narrow = self.f <= FEW_CHANNELS
+        self.near = self.long <= 2 * self.short  # as where a few hundred attend to themselves
 
     def constants(self, *, products: bool) -> dict[str, int]:
         """What a kernel is compiled for; `products` says that values go through matrix units."""

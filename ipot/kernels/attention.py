@@ -27,6 +27,7 @@ from ipot.kernels._attention_launch import (
     values_of,
 )
 from ipot.kernels._attention_plan import Plan, Sizes
+from ipot.kernels.self_attention import self_gradients
 
 SCRATCH = 256 << 20
 """Bytes that parts of a gradient may take before a batch is worked off in groups."""
@@ -68,15 +69,8 @@ def attend_self(triples: Tensor, mask: Tensor | None, heads: int) -> Tensor:
 
 def attend_self_with_lse(triples: Tensor, heads: int) -> tuple[Tensor, Tensor]:
     """The same without padding and, (B, H, Z), the natural logarithm of the sum of the weights;
-    for those who differentiate by `self_gradients`."""
+    for those who differentiate by `ipot.kernels.self_attention`."""
     return _attend_self_function(triples, None, heads)
-
-
-def self_gradients(
-    gradient: Tensor, triples: Tensor, out: Tensor, lse: Tensor, heads: int
-) -> Tensor:
-    """The gradient of the triples."""
-    return _attend_self_backward(gradient, triples, None, out, lse, heads)
 
 
 def attend_narrow(
@@ -226,6 +220,8 @@ def _(triples, mask, heads):
 def _attend_self_backward(
     gradient: Tensor, triples: Tensor, mask: Tensor | None, out: Tensor, lse: Tensor, heads: int
 ) -> Tensor:
+    if mask is None:
+        return self_gradients(gradient, triples, out, lse, heads)
     inner = triples.shape[-1] // 3
     triples = side_by_side(triples)
     query, pairs = triples[..., :inner], triples[..., inner:]

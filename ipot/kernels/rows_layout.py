@@ -67,9 +67,9 @@ TUNING: dict[tuple[int, bool], Tuning] = {
     (32, True): _NARROW,
     (64, False): Tuning(
         project=Launch(64, 128),
-        project_back=Launch(64, 64),
+        project_back=Launch(32, 64),
         finish=Launch(32, 64),
-        finish_back=Launch(32, 64, stages=1),
+        finish_back=Launch(32, 64),
         products=Launch(64, 128),
     ),
     (64, True): Tuning(
@@ -80,9 +80,9 @@ TUNING: dict[tuple[int, bool], Tuning] = {
         products=Launch(64, 64),
     ),
     (128, False): Tuning(
-        project=Launch(32, 64),
+        project=Launch(64, 128),
         project_back=Launch(32, 64),
-        finish=Launch(32, 32, warps=8),
+        finish=Launch(64, 64),
         finish_back=Launch(16, 32),
         products=Launch(64, 64),
     ),
