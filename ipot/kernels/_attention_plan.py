@@ -42,7 +42,9 @@ def forward_blocks(sizes: Sizes) -> Blocks:
     """For the forward pass, by the (padded) width of a head. Measured on an H200."""
     if sizes.pad_e > 64:
         return Blocks(64, 64, 4, 2)
-    return Blocks(64, 64, 4, 3) if sizes.gather or sizes.near else Blocks(64, 128, 4, 3)
+    if sizes.near:
+        return Blocks(64, 64, 4, 3)
+    return Blocks(128, 64, 4, 3) if sizes.gather else Blocks(64, 128, 4, 3)
 
 
 def backward_blocks(sizes: Sizes, *, wanted: bool) -> Blocks:

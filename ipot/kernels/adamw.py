@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ipot.kernels import on_its_device
 
-SIZE = 1024
+SIZE = 512
 """Floats of a piece, at most."""
-OPTIONS: dict[str, Any] = {"num_warps": 4}
+OPTIONS: dict[str, Any] = {"num_warps": 2}
 
 
 def pieces(runs: Sequence[tuple[int, int]], device: torch.device) -> Tensor:

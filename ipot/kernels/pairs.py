@@ -31,10 +31,10 @@ COLUMNS = 128
 OPTIONS: dict[str, Any] = {"num_warps": 4}
 FEW = 2
 """Channels of values up to which the backward pass sums them tile by tile."""
-FEW_ROWS = 16
-AHEAD = 6
+FEW_ROWS = 32
+AHEAD = 3
 """Samples that it has loaded or is loading; one where rows are no whole 32 bytes."""
-FOLD = {"DEPTH": 128, "COLUMNS": 16}
+FOLD = {"DEPTH": 256, "COLUMNS": 8}
 """Shares and columns that a step of a program adds up."""
 
 
