@@ -12,9 +12,9 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from ipot.kernels import interpreted
+from ipot.kernels import interpreted, rows_layout
 
-EPS = tl.constexpr(1e-5)
+EPS = tl.constexpr(rows_layout.EPS)
 INTERPRETED = tl.constexpr(interpreted())
 
 

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from ipot.errors import Unsupported
 
+EPS = 1e-5
+"""Of the norms."""
 KINDS = (torch.bfloat16, torch.float32)
 PROGRAMS = 264
 """Programs that keep a large GPU busy: two for each of its processors."""

@@ -16,18 +16,13 @@ from torch import Tensor
 from ipot.kernels import rows_launch
 from ipot.kernels.attention import attend_self_with_lse
 from ipot.kernels.rows import pack_finish, pack_projection
-from ipot.kernels.rows_launch import (
-    Behind,
-    Rowwise,
-    fold,
-    launch_finish_back,
-    launch_project_back,
-    norm_table,
-    products,
-)
-from ipot.kernels.rows_layout import check_finish, tuning
+from ipot.kernels.rows_launch import Rowwise, launch_finish_back, launch_project_back
 from ipot.kernels.self_attention import self_gradients
 from ipot.kernels.tower_plan import Plan
+from ipot.kernels.tower_weights import Left, Packed
+
+SCRATCH = 1 << 30
+"""Bytes that applications may leave for the gradients of weights before these are computed."""
 
 
 class Kept(NamedTuple):
@@ -50,7 +45,7 @@ class FewRows:
         self.shape, self.plan, self.kind = shape, plan, kind
         self.rows, self.width = shape[0] * shape[1], shape[2]
         pairs = zip(packed[::2], packed[1::2], strict=True)
-        self.blocks = [_Block(*pair, kind) for pair in pairs]
+        self.blocks = [Packed(*pair, kind) for pair in pairs]
         self.count = plan.applications(len(self.blocks))
 
     @staticmethod
@@ -79,76 +74,73 @@ class FewRows:
 
     def backward(self, gradient: Tensor, kept: list[Kept]) -> tuple[Tensor, list[Tensor]]:
         """The gradients of the first state and of all that is packed."""
-        many = self.count // len(self.blocks)
-        left = [_Left(block, kept[0], many) for block in self.blocks]
-        left[-1].grad[-1].copy_(gradient[-1])
-        dstate = torch.empty_like(kept[0].x)
+        weights, dstate = _Weights(self, kept), torch.empty_like(kept[0].x)
+        weights.grad(self.count - 1).copy_(gradient[-1])
         for index in reversed(range(self.count)):
-            turn, number = divmod(index, len(self.blocks))
             place = self.plan.place(index - 1, len(self.blocks)) if index else None
-            before = divmod(index - 1, len(self.blocks))
-            to = left[before[1]].grad[before[0]] if index else dstate
             more = None if place is None else gradient[place]
-            self._back(self.blocks[number], kept[index], left[number], turn, to, more)
-        found = []
-        for number, (block, each) in enumerate(zip(self.blocks, left, strict=True)):
-            found += each.gradients(block, kept[number :: len(self.blocks)])
-        return dstate.view(self.shape), found
+            self._back(index, kept[index], weights, dstate, more)
+        return dstate.view(self.shape), weights.totals()
 
     def _back(
-        self, block: _Block, own: Kept, left: _Left, turn: int, to: Tensor, more: Tensor | None
+        self, index: int, own: Kept, weights: _Weights, dstate: Tensor, more: Tensor | None
     ) -> None:
         """Back through an application, whose gradient is in its place."""
-        attended = own.attended.view(self.rows, -1)
-        back, behind = torch.empty_like(attended), left.behind.of(turn)
+        block, (left, place) = self._block(index), weights.left(index)
+        attended, behind = own.attended.view(self.rows, -1), left.behind.of(place)
+        back = torch.empty_like(attended)
         finish = (block.finish, block.finish_rounded)
-        launch_finish_back(own.x, attended, *finish, left.grad[turn], back, behind)
+        launch_finish_back(own.x, attended, *finish, left.grad[place], back, behind)
         triples = self_gradients(
             back.view(own.attended.shape), own.triples, own.attended, own.lse, self.plan.heads
         ).view(self.rows, -1)
-        left.triples[turn] = triples
-        rowwise = Rowwise(to, left.sums[turn], behind.dx, more)
+        left.keep(place, own.x, attended, triples)
+        to = weights.grad(index - 1) if index else dstate
+        rowwise = Rowwise(to, left.sums[place], behind.dx, more)
         project = (block.project, block.project_rounded)
         launch_project_back(own.x, *project, triples, rowwise, weigh=False)
+        if place == 0:
+            weights.add(index, left)
 
-    def _block(self, index: int) -> _Block:
+    def _block(self, index: int) -> Packed:
         return self.blocks[index % len(self.blocks)]
 
 
-class _Block:
-    """The parameters of a block, in full and rounded."""
+class _Weights:
+    """The gradients of weights, which are summed over some applications at a time: over all of them
+    unless what they leave would take too much memory."""
 
-    def __init__(self, project: Tensor, finish: Tensor, kind: torch.dtype) -> None:
-        self.project, self.finish = project.detach(), finish.detach()
-        self.project_rounded, self.finish_rounded = self.project.to(kind), self.finish.to(kind)
+    def __init__(self, tower: FewRows, kept: list[Kept]) -> None:
+        self.blocks, self.count = tower.blocks, tower.count
+        self.like = kept[0].x, kept[0].attended.flatten(0, 1)
+        each = len(self.blocks) * Left.size(self.blocks[0], *self.like)
+        self.turns = max(1, min(self.count // len(self.blocks), SCRATCH // each))
+        self._left: dict[tuple[int, int], Left] = {}
+        self._totals: dict[int, tuple[Tensor, ...]] = {}
 
+    def left(self, index: int) -> tuple[Left, int]:
+        """Where an application leaves what it does, and its place there."""
+        turn, number = divmod(index, len(self.blocks))
+        group, place = divmod(turn, self.turns)
+        if (group, number) not in self._left:
+            many = min(self.turns, self.count // len(self.blocks) - group * self.turns)
+            self._left[group, number] = Left(self.blocks[number], *self.like, many)
+        return self._left[group, number], place
 
-class _Left:
-    """What the applications of a block leave, for the gradients of its weights."""
+    def grad(self, index: int) -> Tensor:
+        """Where the gradient that comes to an application goes."""
+        left, place = self.left(index)
+        return left.grad[place]
 
-    def __init__(self, block: _Block, like: Kept, many: int) -> None:
-        attended = like.attended.flatten(0, 1)
-        hidden = check_finish(like.x, attended, block.finish, block.finish_rounded)
-        self.behind = Behind.empty(like.x, attended, hidden, len(attended), many)
-        self.grad = like.x.new_empty(many, *like.x.shape)
-        self.triples: list[Tensor] = [like.triples] * many
-        sums = norm_table(like.x)
-        self.sums = sums.new_empty(many, *sums.shape)
+    def add(self, index: int, left: Left) -> None:
+        """Take in a group of applications that is complete, and let go of what it left."""
+        turn, number = divmod(index, len(self.blocks))
+        found, before = left.gradients(), self._totals.get(number)
+        if before is not None:
+            found = tuple(a + b for a, b in zip(before, found, strict=True))
+        self._totals[number] = found
+        del self._left[turn // self.turns, number]
 
-    def gradients(self, block: _Block, kept: Sequence[Kept]) -> tuple[Tensor, Tensor]:
-        """Of what is packed, before and behind the attention."""
-        how, behind = tuning(*reversed(kept[0].x.shape)), self.behind.flat()
-        x = _below([own.x for own in kept])
-        attended = _below([own.attended.flatten(0, 1) for own in kept])
-        project = (block.project, block.project_rounded)
-        before = launch_project_back(x, *project, _below(self.triples), None, how=how.project_back)
-        shares = products(how.products, behind, self.grad.flatten(0, 1), attended)
-        return (
-            fold(before, self.sums.flatten(0, 1), block.project),
-            fold(shares, behind.sums, block.finish),
-        )
-
-
-def _below(parts: Sequence[Tensor]) -> Tensor:
-    """Rows of several tensors, one below the other."""
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+    def totals(self) -> list[Tensor]:
+        """Of all that is packed, block by block."""
+        return [each for number in sorted(self._totals) for each in self._totals[number]]

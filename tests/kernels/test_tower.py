@@ -15,7 +15,13 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if not kernels.available(DEVICE):
     pytest.skip("Triton is not here, or not for this device", allow_module_level=True)
 
-from ipot.kernels import rows_layout, tower, tower_many  # noqa: E402
+from ipot.kernels import (  # noqa: E402
+    rows_layout,
+    tower,
+    tower_few,
+    tower_many,
+    tower_weights,
+)
 from ipot.kernels.tower import FewRows, ManyRows  # noqa: E402
 
 EXACT = 2e-5
@@ -39,6 +45,14 @@ def draw_blocks(count=1, *, seed=0, **options):
         for p in blocks.parameters():
             p.add_(0.2 * torch.randn_like(p))
     return blocks.to(DEVICE)
+
+
+def packing(block):
+    part, last = block.attend, block.feed_forward
+    before = (part.norm.weight, part.norm.bias, part.to_query.weight, part.to_key_value.weight)
+    out = (part.to_out.weight, part.to_out.bias, last.norm.weight, last.norm.bias)
+    hidden = (last.into.weight, last.into.bias, last.out.weight, last.out.bias)
+    return before, None, (*out, *hidden)
 
 
 def draw_state(*shape, seed=1):
@@ -105,6 +119,31 @@ def test_many_programs_share_the_sums(monkeypatch):
     monkeypatch.setattr(rows_layout, "VERY_MANY", {WIDTH: 1})
     monkeypatch.setattr(tower_many, "PROGRAMS", 3)  # several rounds of each
     compare(draw_blocks(), 1, draw_state(5, 31), (1, 2))
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("count", [1, 2])
+def test_weights_of_few_rows_by_the_library(biased, count, monkeypatch):
+    monkeypatch.setattr(tower_weights, "LIBRARY", 1)
+    monkeypatch.setattr(tower_weights, "products", None)  # the other way is closed
+    compare(draw_blocks(count, bias=biased), 2, draw_state(2, 9), (1, 2))
+
+
+@pytest.mark.parametrize("turns", [1, 2, 4])
+def test_weights_of_some_applications_at_a_time(turns, monkeypatch):
+    blocks, state = draw_blocks(2), draw_state(2, 9)
+    like = state[0].new_zeros(18, WIDTH)
+    block = tower_weights.Packed(*FewRows.pack(*packing(blocks[0])), torch.float32)
+    each = 2 * tower_weights.Left.size(block, like, like)
+    monkeypatch.setattr(tower_few, "SCRATCH", turns * each)
+    groups = []
+    known = tower_weights.Left.gradients
+    monkeypatch.setattr(
+        tower_weights.Left, "gradients", lambda self: groups.append(len(self.x)) or known(self)
+    )
+    compare(blocks, 1, state, (1, 2, 3, 4, 5))
+    expected = {1: [1] * 10, 2: [1] * 2 + [2] * 4, 4: [1] * 2 + [4] * 2}
+    assert groups == expected[turns]
 
 
 def test_the_way_goes_by_the_number_of_rows(way):
