@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ipot.nn import swift
 from ipot.nn.folded import called, hooked
 from ipot.nn.paths import goes_by_kernel
 
@@ -84,6 +85,8 @@ def project(
     x: Float[Tensor, "B N d"], norm: nn.LayerNorm, linear: nn.Linear
 ) -> Float[Tensor, "B N p"]:
     """linear(norm(x)), by one kernel, backward by two, where rows are few and of a size for it."""
+    if swift.projects_rounded(x, norm, linear):
+        return swift.project_rounded(x, norm, linear)
     if not _projects(x, norm, linear):
         return linear(norm(x))
     from ipot.kernels.rows import norm_project_packed, pack_projection
