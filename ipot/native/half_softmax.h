@@ -22,7 +22,6 @@ constexpr long QUERIES = 48;          // of a piece of work: a whole number of r
 constexpr float STEPS = 128.0f;       // that double a weight
 constexpr float BIAS = 127 * STEPS;   // the steps of a weight of 1
 constexpr float REACH = 16 * STEPS;     // that a score may be from the measure
-constexpr float USUAL = 1e15f;        // the sizes of numbers, whose products are far from infinite
 
 static_assert(QUERIES % LANES == 0, "measures fill whole vectors");
 static_assert(WIDE == PANEL, "a share of keys is a whole number of blocks");
@@ -33,14 +32,11 @@ inline long blocks_of(long count) { return (count + WIDE - 1) / WIDE; }
 // vectors, packed into one, are in that of the keys.
 inline long column(long j) { return j / 32 * 32 + j % 8 / 4 * LANES + j % 32 / 8 * 4 + j % 4; }
 
-// Whether all numbers of a row are of usual size; none of the others is a number, or is larger.
-inline bool usual(const float* row, long width, float factor = 1.0f) {
-  unsigned most = 0;
-  for (long i = 0; i < width; i += LANES) {
-    const Vec x = load_some(row + i, width - i) * factor;
-    most |= _mm512_cmp_ps_mask(_mm512_abs_ps(x), all(USUAL), _CMP_NLT_UQ);
-  }
-  return most == 0;
+// Whether all numbers of a row are of usual size.
+inline bool usual(const float* row, long width) {
+  unsigned found = 0;
+  for (long i = 0; i < width; i += LANES) found |= unusual(load_some(row + i, width - i));
+  return found == 0;
 }
 
 // Queries of all samples and heads in pairs, times a factor: (samples, heads, count, row).
@@ -61,8 +57,7 @@ struct Queries {
       const long at = work / blocks_of(count), head = at % heads, b = at / heads;
       for (long m = first; m < end; ++m) {
         const float* query = from.at(b, m, head * shape.width);
-        fine = fine && halves::usual(query, shape.width, factor);
-        round_row(query, shape.width, factor, data.data() + (at * count + m) * row);
+        fine &= round_row(query, shape.width, factor, data.data() + (at * count + m) * row);
       }
     }
     usual = fine;
@@ -101,8 +96,7 @@ struct Keys {
       for (long j = 0; j < WIDE; ++j) {
         const long n = real(first + j) ? first + j : some;
         const float* key = from.at(b, n, head * shape.width);
-        fine = fine && halves::usual(key, shape.width);
-        round_row(key, shape.width, 1.0f, one);
+        fine &= round_row(key, shape.width, 1.0f, one);
         for (long i = 0; i < depth; ++i) to[i * WIDE + column(j)] = one[i];
       }
     }
@@ -137,10 +131,8 @@ struct Values {
         return real ? from.at(b, n, head * shape.width) : none.data();
       };
       for (long n = first; n < end; n += 2) {
-        fine = fine && halves::usual(value(n), shape.width);
-        fine = fine && halves::usual(value(n + 1), shape.width);
-        weave(value(n), value(n + 1), shape.width, row,
-              data.data() + (work * WIDE + n - first) / 2 * row);
+        Pair* to = data.data() + (work * WIDE + n - first) / 2 * row;
+        fine &= weave(value(n), value(n + 1), shape.width, row, to);
       }
     }
     usual = fine;

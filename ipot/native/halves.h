@@ -55,24 +55,40 @@ inline __m512i rounded(Vec first, Vec second) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
 }
 
-// A row in pairs, times a factor, with zeros up to a whole number of vectors.
-inline void round_row(const float* from, long width, float factor, Pair* to) {
-  for (long i = 0; i < width; i += 2 * LANES) {
-    const Vec low = load_some(from + i, width - i) * factor;
-    const Vec high = width - i > LANES ? load_some(from + i + LANES, width - i - LANES) : Vec{};
-    _mm512_storeu_si512(to + i / 2, rounded(low, high * factor));
-  }
+// The sizes of numbers whose products are far from infinite.
+constexpr float USUAL = 1e15f;
+
+// The lanes of what is not smaller than that, or not a number.
+inline __mmask16 unusual(Vec x) {
+  return _mm512_cmp_ps_mask(_mm512_abs_ps(x), all(USUAL), _CMP_NLT_UQ);
 }
 
-// Two rows woven into one, with zeros up to `row`.
-inline void weave(const float* first, const float* second, long width, long row, Pair* to) {
+// A row in pairs, times a factor, with zeros up to a whole number of vectors. Returns whether all
+// numbers are of usual size.
+inline bool round_row(const float* from, long width, float factor, Pair* to) {
+  unsigned found = 0;
+  for (long i = 0; i < width; i += 2 * LANES) {
+    const Vec low = load_some(from + i, width - i) * factor;
+    const Vec high =
+        width - i > LANES ? load_some(from + i + LANES, width - i - LANES) * factor : Vec{};
+    found |= unusual(low) | unusual(high);
+    _mm512_storeu_si512(to + i / 2, rounded(low, high));
+  }
+  return found == 0;
+}
+
+// Two rows woven into one, with zeros up to `row`. Returns the same.
+inline bool weave(const float* first, const float* second, long width, long row, Pair* to) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
                                          8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  unsigned found = 0;
   for (long i = 0; i < row; i += LANES) {
     const Vec low = load_some(first + i, width - i), high = load_some(second + i, width - i);
+    found |= unusual(low) | unusual(high);
     const __m512i woven = _mm512_permutexvar_epi16(order, rounded(low, high));
     _mm512_mask_storeu_epi32(to + i, lanes(row - i), woven);
   }
+  return found == 0;
 }
 
 template <int R, int V>
