@@ -56,8 +56,9 @@ struct Linear {
 };
 
 // Attention over keys and values linear(norm([features, channels])) of a mesh whose features all
-// samples share. key and value are the products of the features alone, of one sample; sums (keys, 2)
-// are of the features and of their squares. The layer has keys and behind them values.
+// samples share. key and value are the products of the features alone, of one sample; sums, which
+// are (keys, 2), are of the features and of their squares. The layer has keys and behind them
+// values.
 struct Tokens {
   Rows query, key, value, channels;
   const float* sums;

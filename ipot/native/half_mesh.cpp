@@ -15,7 +15,7 @@ using namespace halves;
 namespace {
 
 constexpr long SAMPLES = 4;  // that share a product
-constexpr float LEAST = 1e-15f, MOST = 1e15f;  // of factors
+constexpr float LEAST = 1e-15f;  // of deviations: they are divided by
 
 // What each sample has of its own: factors r and extras t, its channels and behind them minus the
 // mean of the token. By columns, behind each other for each block: factors, their logarithms in
@@ -54,7 +54,7 @@ struct Own {
         lines[j] = deviation;
         lines[extras * WIDE + j] = -mean;
         to[column(j)] = 1.0f / deviation;
-        fine = fine && deviation > LEAST && deviation < MOST;
+        fine = fine && deviation > LEAST;
       }
       for (long j = 0; j < WIDE; j += LANES) {
         const Vec steps = -STEPS * short_log2(load(lines + j));
@@ -109,7 +109,7 @@ struct Packed {
   Values values;
   Own own;
   Rank rank;
-  std::vector<float> slopes;  // (heads, queries, extras): the products of queries with w_j, in steps
+  std::vector<float> slopes;  // products of queries with w_j in steps, (heads, queries, extras)
   bool usual;
 
   explicit Packed(const Tokens& p)
@@ -202,8 +202,9 @@ void attend_some(const Tokens& p, const Packed& packed, long head, long m, long 
                         packed.queries.row, packed.keys.block(0, head, n), WIDE, nothing, keep);
     for (long b = first; b < last; ++b) {
       Softmax now = running(b);
-      (extras == 2 ? weigh<2> : weigh<0>)(extras, now, shared, packed.own.block(b, n), packed.own.split_block(b, n), slopes, count,
-            real, n == begin, desk.weights.data());
+      (extras == 2 ? weigh<2> : weigh<0>)(
+          extras, now, shared, packed.own.block(b, n), packed.own.split_block(b, n), slopes, count,
+          real, n == begin, desk.weights.data());
       add_product(count, packed.values.row, pairs_of(std::min(WIDE, end - n)),
                   desk.weights.data(), WIDE / 2, packed.values.block(0, head, n),
                   packed.values.row, now.sums + (1 + extras) * LANES, now.size);

@@ -21,7 +21,7 @@ constexpr long WIDE = BLOCK * LANES;  // the keys in them
 constexpr long QUERIES = 48;          // of a piece of work: a whole number of rows of a product
 constexpr float STEPS = 128.0f;       // that double a weight
 constexpr float BIAS = 127 * STEPS;   // the steps of a weight of 1
-constexpr float REACH = 16 * STEPS;     // that a score may be from the measure
+constexpr float REACH = 16 * STEPS;   // that a score may be from the measure
 
 static_assert(QUERIES % LANES == 0, "measures fill whole vectors");
 static_assert(WIDE == PANEL, "a share of keys is a whole number of blocks");
@@ -86,7 +86,8 @@ struct Keys {
     const Room<Pair> rooms(threads * row);
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(&& : fine)
     for (long work = 0; work < shape.samples * heads * blocks; ++work) {
-      Pair *one = rooms.data() + omp_get_thread_num() * row, *to = data.data() + work * depth * WIDE;
+      Pair* one = rooms.data() + omp_get_thread_num() * row;
+      Pair* to = data.data() + work * depth * WIDE;
       const long head = work / blocks % heads, b = work / blocks / heads;
       const long first = work % blocks * WIDE, end = std::min(shape.count, first + WIDE);
       auto real = [&](long n) { return n < end && !(mask && !mask[b * shape.count + n]); };

@@ -27,15 +27,18 @@ typedef uint32_t Pair;  // the first number in the lower half
 // Room that begins with a cache line, and is not filled: loads of whole vectors cross no lines.
 template <typename Number>
 class Room {
+  static constexpr long MOST = 1L << 60;  // more than any memory has
   struct Free {
     void operator()(Number* numbers) const { operator delete[](numbers, std::align_val_t(64)); }
   };
   std::unique_ptr<Number[], Free> numbers;
 
  public:
-  explicit Room(long count)
-      : numbers(static_cast<Number*>(
-            operator new[](std::max(1L, count) * sizeof(Number), std::align_val_t(64)))) {}
+  explicit Room(long count) {
+    if (count < 0 || count > MOST) throw std::bad_alloc();
+    void* place = operator new[](std::max(1L, count) * sizeof(Number), std::align_val_t(64));
+    numbers.reset(static_cast<Number*>(place));
+  }
 
   Number* data() const { return numbers.get(); }
 };

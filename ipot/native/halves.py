@@ -1,8 +1,8 @@
-"""Rows, points and a shared mesh through linear layers on a CPU with products in bf16. Norms,
-and sums are in float32, and nothing here is differentiated. See `half_block.cpp` and
-`half_project.cpp`.
+"""Rows, points and a shared mesh through linear layers on a CPU with products in bf16.
 
-Layers are given as torch has them; they are rounded and packed at every call.
+Norms, residuals, features and sums are in float32, and nothing here is differentiated. See
+`half_block.cpp`, `half_project.cpp` and `half_mesh.cpp`. Layers are given as torch has them; they
+are rounded and packed at every call, since weights may have changed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
-from ipot.native.block import fits
 from ipot.native.build import call
 from ipot.native.project import Waves, given_features
 from ipot.native.structures import Linear, Rows, Tokens, address, dense, pointer, rows, threads
-
-__all__ = ["Layer", "attend_mesh", "finish", "fits", "norm_project", "products", "project"]
 
 
 class Layer(NamedTuple):
@@ -47,7 +44,7 @@ class Layer(NamedTuple):
 def norm_project(
     x: Float[Tensor, "*rows d"], layers: tuple[Layer, ...], epsilon: float
 ) -> Float[Tensor, "*rows p"]:
-    """Normalised rows through layers side by side; `fits` says which outputs they may have."""
+    """Normalised rows through layers side by side, of outputs that `ipot.native.block.fits`."""
     x = x.contiguous()
     out = x.new_empty(*x.shape[:-1], sum(len(layer.weight) for layer in layers))
     read = [layer.as_read() for layer in layers]

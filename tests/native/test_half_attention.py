@@ -1,12 +1,14 @@
 """Attention in C++ with products in bf16 against the formula in float64."""
 
+import ctypes
 import math
 
 import pytest
 import torch
 
 from ipot.native import attention as native
-from ipot.native.build import why_not_bf16
+from ipot.native.build import call, why_not_bf16
+from ipot.native.structures import Problem, rows
 from ipot.nn import paths
 from ipot.nn.paths import attention_path, plain_attention
 from ipot.nn.streaming import Chunks, attend_chunks
@@ -266,6 +268,13 @@ def test_a_narrow_value_is_not_rounded_on_its_way():
     with torch.autocast("cpu", torch.bfloat16):
         found = paths.attend_narrow(query, key.bfloat16(), value, 1)
     assert (found - value.double().mean(1)).abs().max() < 0.02
+
+
+def test_memory_that_there_is_not():
+    parts = [rows(torch.zeros(1, 1, 1))] * 3
+    huge = Problem(*parts, None, 1, 1, 1, 1 << 40, 1, 1 << 10, 1, 1.0, 1)
+    with pytest.raises(MemoryError, match="not enough memory for half attend"):
+        call("ipot_half_attend", ctypes.byref(huge), None, None, None)
 
 
 @torch.no_grad()

@@ -177,6 +177,31 @@ def mesh_in_float64(query, laid, norm, linear, heads):
 
 
 @torch.no_grad()
+def test_a_token_without_a_deviation_is_left_to_others():
+    query, tokens, norm, linear, heads, _ = meshes.problem("heads and channels")
+    tokens.position[:, 7] = tokens.value[:, 7] = 0.0
+    given = laid(tokens, norm, linear)
+    layer = swift._layer(linear, norm)
+    assert halves.attend_mesh(query, *given, layer, norm.eps, heads) is not None
+    assert halves.attend_mesh(query, *given, layer, 0.0, heads) is None
+
+
+@torch.no_grad()
+def test_nothing_behind_the_last_key_sets_the_measure():
+    """The last block begins with a large token and ends with a small one: the product of the one
+    times the factor of the other would exceed all scores by far."""
+    query, tokens, norm, linear, heads, _ = meshes.problem("heads and channels")
+    for at, size in ((64, 1000.0), (69, 1e-3)):
+        tokens.position[:, at] *= size
+        tokens.value[:, at] *= size
+    given = laid(tokens, norm, linear)
+    found = halves.attend_mesh(query, *given, swift._layer(linear, norm), norm.eps, heads)
+    exact = (t.double() for t in given)
+    wanted = mesh_in_float64(query.double(), Laid(*exact), norm.double(), linear.double(), heads)
+    assert gap(found, wanted) < NOISE
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("number", [torch.nan, torch.inf, 1e35])
 @pytest.mark.parametrize("which", ["query", "products", "sums", "value"])
 def test_numbers_beyond_measure_are_left_to_others(which, number):
