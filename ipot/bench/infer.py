@@ -49,6 +49,8 @@ class Question:
     queries: int | None = None
     batch: int = 1
     small: bool = False
+    precision: str = "auto"
+    """Of all but the plain version; auto is bf16 on a GPU that has it, else float32."""
 
 
 def rivals(words: str) -> list[str]:
@@ -108,13 +110,14 @@ def _measure(question: Question, version: str, terms: Terms, row: Row) -> Row:
     model = build(settings).to(terms.device).eval()
     batch = _asked(model, question, terms.device)
     work = inference_work(model, batch, plain=version in (OURS, PLAIN))
-    call = answer(model, settings, terms.device, plainly=version == PLAIN)
+    precision = _precision(question, settings, terms.device, version)
+    call = answer(model, precision, terms.device, plainly=version == PLAIN)
     row = replace(
         row,
         points=batch.values.shape[1],
         queries=batch.queries.shape[-2],
         steps=len(batch.times),
-        precision=_precision(settings, terms.device, version),
+        precision=precision,
     )
     if version != OURS:
         _refuse_endless(work, terms)
@@ -128,8 +131,8 @@ def _measure(question: Question, version: str, terms: Terms, row: Row) -> Row:
     row = replace(row, ns_per_point=1e6 * timing.ms / most)
     if version != OURS:
         return row
-    off, usual = _differences(model, settings, question, terms.device)
-    row = replace(row, notes=(*row.notes, *lacks(terms.device)))
+    off, usual = _differences(model, precision, question, terms.device)
+    row = replace(row, notes=(*row.notes, *lacks(terms.device, precision)))
     if row.precision == "bf16":
         row = replace(
             row, notes=(*row.notes, f"torch's own operators in bf16 are off by {usual:.1e}")
@@ -138,12 +141,12 @@ def _measure(question: Question, version: str, terms: Terms, row: Row) -> Row:
 
 
 def answer(
-    model: Operator, settings: Experiment, device: torch.device, *, plainly: bool = False
+    model: Operator, precision: str, device: torch.device, *, plainly: bool = False
 ) -> Callable[[Batch], Tensor]:
     """How a version answers: by `predict` as in evaluation, or plainly."""
 
     def ours(batch: Batch) -> Tensor:
-        with _as_evaluated(settings, device):
+        with _as_evaluated(precision, device):
             return predict(model, batch)
 
     @torch.inference_mode()
@@ -155,14 +158,16 @@ def answer(
 
 
 @contextmanager
-def _as_evaluated(settings: Experiment, device: torch.device) -> Iterator[None]:
+def _as_evaluated(precision: str, device: torch.device) -> Iterator[None]:
     """The arithmetic that a model is validated in while it trains."""
-    bf16 = _precision(settings, device, OURS) == "bf16"
+    bf16 = precision == "bf16"
     with fast_matmul(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         yield
 
 
-def _precision(settings: Experiment, device: torch.device, version: str) -> str:
+def _precision(question: Question, settings: Experiment, device: torch.device, version: str) -> str:
+    if version != PLAIN and question.precision != "auto":
+        return question.precision
     able = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     wanted = settings.training.precision in ("auto", "bf16")
     return "bf16" if able and wanted and version != PLAIN else "float32"
@@ -207,16 +212,16 @@ def _refuse_large(
 
 
 def _differences(
-    model: Operator, settings: Experiment, question: Question, device: torch.device
+    model: Operator, precision: str, question: Question, device: torch.device
 ) -> tuple[float, float]:
     """How far ours lies from the plain version, at a few points, relative; and how far the same
     does by torch's own operators, in the same precision. A model that was never trained answers
     with means of numbers that nearly cancel, of which rounding leaves less than of others."""
     batch = _asked(model, replace(question, points=SOME, queries=None), device)
-    call = answer(model, settings, device)
+    call = answer(model, precision, device)
     ours = call(batch).double()
     with attention_path("fused"):
         usual = call(batch).double()
-    exact = answer(model, settings, device, plainly=True)(batch).double()
+    exact = answer(model, precision, device, plainly=True)(batch).double()
     size = exact.norm()
     return float((ours - exact).norm() / size), float((usual - exact).norm() / size)

@@ -16,7 +16,7 @@ from ipot.bench.ceilings import Ceilings
 from ipot.bench.clock import Memory, Timing
 from ipot.bench.counts import Work
 from ipot.config import environment
-from ipot.native.build import why_not
+from ipot.native.build import why_not, why_not_bf16
 
 FORMAT = 1
 """Version of the JSON layout."""
@@ -140,10 +140,15 @@ def machine() -> dict[str, Any]:
     }
 
 
-def lacks(device: torch.device) -> tuple[str, ...]:
+def lacks(device: torch.device, precision: str = "float32") -> tuple[str, ...]:
     """What is missing here for ours to be as quick as it can, in words."""
-    reason = why_not() if device.type == "cpu" else None
-    return () if reason is None else (f"without compiled kernels: {reason}",)
+    if device.type != "cpu":
+        return ()
+    if (reason := why_not()) is not None:
+        return (f"without compiled kernels: {reason}",)
+    if precision == "bf16" and (reason := why_not_bf16()) is not None:
+        return (f"without compiled kernels in bf16: {reason}",)
+    return ()
 
 
 def commit() -> str | None:

@@ -110,6 +110,7 @@ class Infer(OneProblem):
         ipot bench infer --points 1e6
         ipot bench infer --points 1e8 --against none
         ipot bench infer navier_stokes --points 1e5 --against plain,fno
+        ipot bench infer --points 7225 --batch 4 --device cpu --precision bf16 --against plain
 
     Points lie anywhere in the domain, or on a grid for systems that need one. Other systems have
     the sizes of their recipes. What does not fit or cannot be asked is listed with the reason.
@@ -121,6 +122,8 @@ class Infer(OneProblem):
     """Queries of their own; at the input points unless said."""
     batch: int = 1
     """Samples at a time, on the same points."""
+    precision: Literal["auto", "float32", "bf16"] = "auto"
+    """Of all but the plain version, which is float32; auto is bf16 on a GPU, float32 on a CPU."""
     against: str = "plain,transformer,fno,transolver,lno"
     """plain and names of systems, with commas between them; or none."""
 
@@ -237,6 +240,7 @@ def _infer(flags: Infer, device: torch.device) -> Measure:
         queries=queries,
         batch=flags.batch,
         small=flags.small,
+        precision=flags.precision,
     )
     against = infer.rivals(flags.against)
     infer.check_question(question, device)

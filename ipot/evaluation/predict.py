@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -99,7 +100,7 @@ class _Home:
 
     @classmethod
     def of(cls, model: Operator, batch: Batch) -> _Home:
-        for tensor in (*model.parameters(), *model.buffers()):
+        for tensor in chain(model.parameters(), model.buffers()):
             if tensor.is_floating_point():
                 return cls(tensor.device, tensor.dtype)
         return cls(batch.values.device, None)

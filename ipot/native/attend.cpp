@@ -5,34 +5,14 @@
 // All in powers of two: queries are multiplied by log2(e) as well as by their scale.
 //
 // `ipot.native.attention` calls these; `ipot.nn.paths.plain_attention` is the formula.
-#include "rows.h"
+#include "calls.h"
 
 using namespace rows;
 
 namespace {
 
 constexpr long GROUP = 4;         // panels of queries that see a block of keys one after the other
-constexpr long SPLIT_UP_TO = 64;  // panels of queries up to which keys are shared out
-constexpr long NARROW = 4;        // channels up to which values are multiplied one by one
 
-}  // namespace
-
-extern "C" {
-
-// `mask`, if there is one, has a byte for each key of each sample, 0 where it is not real. Queries
-// are those of one sample, which then serve all of them, or of each.
-struct Problem {
-  Rows query, key, value;
-  const uint8_t* mask;
-  long samples, query_samples, heads, queries, keys, width, value_width;
-  float scale;
-  int threads;
-};
-}
-
-namespace {
-
-Shape asking(const Problem& p) { return {p.query_samples, p.heads, p.queries, p.width}; }
 Shape answering(const Problem& p) { return {p.samples, p.heads, p.queries, p.value_width}; }
 
 // From the scores of a block to its weights, relative to the largest score so far.
@@ -53,38 +33,12 @@ void weigh(Running& now, float* scores, long seen, const uint8_t* real) {
   }
 }
 
-// Answers to several shares of the keys, made one; those of no real key at all are 0.
-void join(const Problem& p, const std::vector<float>& outs, const std::vector<float>& logs,
-          long shares, float* out, float* lse) {
-  const long all = p.samples * p.queries * p.heads, width = p.value_width;
-#pragma omp parallel for num_threads(p.threads) schedule(static)
-  for (long at = 0; at < all; ++at) {
-    const long head = at % p.heads, row = at / p.heads;
-    const long place = (row / p.queries * p.heads + head) * p.queries + row % p.queries;
-    float top = -INFINITY, total = 0.0f;
-    for (long s = 0; s < shares; ++s) top = std::max(top, logs[s * all + place]);
-    float* to = out + at * width;
-    std::fill(to, to + width, 0.0f);
-    for (long s = 0; s < shares; ++s) {
-      const float log = logs[s * all + place];
-      const float weight = log == -INFINITY ? 0.0f : std::exp(log - top);
-      const float* from = outs.data() + (s * all + at) * width;
-      for (long i = 0; i < width; ++i) to[i] += weight * from[i];
-      total += weight;
-    }
-    const float inverse = total == 0.0f ? 0.0f : 1.0f / total;
-    for (long i = 0; i < width; ++i) to[i] *= inverse;
-    lse[place] = top + std::log(total);
-  }
-}
-
 // out is (samples, queries, heads * value_width), lse (samples, heads, queries): the logarithm of
 // the sum of the weights, minus infinity where a sample has no real key.
 void attend(const Problem& p, float* out, float* lse) {
   const long width = p.value_width, panels = asking(p).panels();
   const long all = p.samples * p.queries * p.heads;
-  const long taken =
-      panels > SPLIT_UP_TO ? std::max(1L, p.keys) : share_of(p.keys, all * (width + 1));
+  const long taken = key_share(p);
   const long shares = pieces(p.keys, taken), groups = pieces(panels, GROUP);
   const auto queries = transposed(p.query, asking(p), p.scale * LOG2_E, p.threads);
   std::vector<float> outs(shares > 1 ? shares * all * width : 0);

@@ -1,4 +1,5 @@
-"""softmax(Q Kᵀ / √e) V on a CPU by compiled kernels, forward and backward, in float32.
+"""softmax(Q Kᵀ / √e) V on a CPU by compiled kernels, forward and backward, in float32; forward
+with products in bf16 as well.
 
 The scores of a block are held at a time, in registers and the nearest cache. The backward pass
 makes them anew from the logarithm of the sum of the weights. Sums are taken in an order that
@@ -41,6 +42,32 @@ def attend(
     return way(query, pairs, value, mask, heads)
 
 
+def attend_rounded(
+    query: Tensor,
+    pairs: Tensor,
+    value: Tensor | None,
+    heads: int,
+    mask: Tensor | None = None,
+    *,
+    logs: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The same with queries, keys and values rounded to bf16, where nothing is differentiated.
+
+    Values of a few channels are not rounded, and what comes out is float32. Numbers that are large
+    beyond measure, or none, are left to the exact kernels. Without `logs` there are none.
+    """
+    query, pairs = query.float(), pairs.float()
+    value = None if value is None else value.float()
+    problem, held = _problem(query, pairs, value, mask, heads)
+    out, lse = _places(problem, pairs)
+    lse = lse if logs else lse.new_empty(0)
+    done = ctypes.c_int()
+    given = address(out), address(lse) if logs else None, ctypes.byref(done)
+    call("ipot_half_attend", ctypes.byref(problem), *given)
+    del held
+    return (out, lse) if done else _forward(query, pairs, value, mask, heads)
+
+
 def gradients(
     gradient: Tensor,
     query: Tensor,
@@ -58,11 +85,15 @@ def _forward(
     query: Tensor, pairs: Tensor, value: Tensor | None, mask: Tensor | None, heads: int
 ) -> tuple[Tensor, Tensor]:
     problem, held = _problem(query, pairs, value, mask, heads)
-    out = pairs.new_empty(problem.samples, problem.queries, heads * problem.value_width)
-    lse = pairs.new_empty(problem.samples, heads, problem.queries)
+    out, lse = _places(problem, pairs)
     call("ipot_attend", ctypes.byref(problem), address(out), address(lse))
     del held
     return out, lse
+
+
+def _places(problem: Problem, like: Tensor) -> tuple[Tensor, Tensor]:
+    out = like.new_empty(problem.samples, problem.queries, problem.heads * problem.value_width)
+    return out, like.new_empty(problem.samples, problem.heads, problem.queries)
 
 
 def _backward(

@@ -5,40 +5,13 @@
 // Some rows at a time go through all of it, so that what lies between stays in the nearest caches.
 // Weights stand inputs by outputs, and outputs fill whole vectors. `ipot.native.block` calls these;
 // `ipot.nn.attention` has the formulas.
-#include "rows.h"
+#include "gelu.h"
 
 using namespace rows;
 
 namespace {
 
 constexpr long SOME = 48;  // rows at a time: a whole number of those that a product takes at once
-
-// The error function, off by no more than rounding (Abramowitz and Stegun, 7.1.26).
-inline Vec erf(Vec x) {
-  const Vec size = x < 0.0f ? -x : x;
-  const Vec t = 1.0f / (1.0f + 0.3275911f * size);
-  Vec value = all(1.061405429f);
-  value = value * t - 1.453152027f;
-  value = value * t + 1.421413741f;
-  value = value * t - 0.284496736f;
-  value = value * t + 0.254829592f;
-  value = 1.0f - value * t * exp2(size * size * -LOG2_E);
-  return x < 0.0f ? -value : value;
-}
-
-inline Vec gelu(Vec x) { return 0.5f * x * (1.0f + erf(x * 0.70710678f)); }
-
-}  // namespace
-
-extern "C" {
-
-struct Layer {
-  const float *weight, *bias;
-  long inputs, outputs;
-};
-}
-
-namespace {
 
 // to = from @ weight + bias, for rows that lie side by side.
 void apply(const Layer& layer, const float* from, long count, float* to) {

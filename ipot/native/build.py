@@ -20,20 +20,31 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SOURCES = ("attend.cpp", "block.cpp", "mesh.cpp", "project.cpp")
+SOURCES = (
+    *("attend.cpp", "block.cpp", "mesh.cpp", "project.cpp"),
+    *("half_attend.cpp", "half_block.cpp", "half_mesh.cpp", "half_project.cpp"),
+)
 KERNELS = (
     *("ipot_attend", "ipot_attend_backward"),
     *("ipot_mesh_attend", "ipot_mesh_backward", "ipot_mesh_groups", "ipot_mesh_shares"),
     *("ipot_features", "ipot_project", "ipot_norm_project", "ipot_finish"),
 )
-HEADERS = ("rows.h", "tiles.h")
+HALF_KERNELS = (
+    *("ipot_half_attend", "ipot_half_mesh_attend", "ipot_half_project"),
+    *("ipot_half_norm_project", "ipot_half_finish"),
+)
+"""Those with products in bf16, which are there if the processor multiplies so."""
+HEADERS = (
+    *("calls.h", "features.h", "gelu.h", "rows.h", "tiles.h"),
+    *("half_layers.h", "half_softmax.h", "halves.h"),
+)
 FLAGS = (
     *("-std=c++17", "-O3", "-fPIC", "-shared", "-fopenmp"),
     # None of the liberties that would lose what is not a number.
     *("-fno-math-errno", "-ffp-contract=fast"),
 )
 SECONDS = 120
-"""That a compiler may take; it needs about two."""
+"""That a compiler may take; it needs about five."""
 OFF = "IPOT_NATIVE"
 """Set to 0, this variable of the environment leaves the library out."""
 
@@ -61,6 +72,19 @@ def call(name: str, *given: object) -> None:
 def why_not() -> str | None:
     """Why there is no library, in words; None where there is one."""
     return _tried()[1]
+
+
+def why_not_bf16() -> str | None:
+    """The same of the kernels with products in bf16."""
+    found, reason = _tried()
+    if found is None or _has_halves(found):
+        return reason
+    return "this processor, or its compiler, has not AVX512-BF16 and AVX512-VBMI"
+
+
+@functools.cache
+def _has_halves(found: ctypes.CDLL) -> bool:
+    return all(hasattr(found, name) for name in HALF_KERNELS)
 
 
 @functools.cache
@@ -108,7 +132,11 @@ def _built() -> Path:
     try:
         sources = [str(HERE / source) for source in SOURCES]
         command = [*_compiler(), *_flags(), "-o", temporary, *sources]
-        subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+        except subprocess.CalledProcessError:  # perhaps it knows too little of bf16
+            command.append("-DIPOT_NO_HALVES")
+            subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
         os.replace(temporary, target)
     finally:
         Path(temporary).unlink(missing_ok=True)

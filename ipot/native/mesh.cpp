@@ -10,7 +10,7 @@
 // Answers come in two parts, the weighted means of r x and of r t: what the latter are multiplied
 // by is the caller's, and so are the w_j. `ipot.native.mesh` calls these, and `ipot.nn.split` has
 // the formula.
-#include "rows.h"
+#include "calls.h"
 
 using namespace rows;
 
@@ -18,30 +18,7 @@ namespace {
 
 constexpr long SAMPLES = 4;  // that share a product
 
-}  // namespace
-
-extern "C" {
-
-// query is (1, queries, heads * width); key and value are of one sample too. slope is
-// (heads, extras, queries), factor (samples, keys), extra (samples, keys, extras).
-struct Mesh {
-  Rows query, key, value;
-  const float *slope, *factor, *extra;
-  long samples, heads, queries, keys, width, value_width, extras;
-  float scale;
-  int threads;
-};
-}
-
-namespace {
-
-Shape asking(const Mesh& p) { return {1, p.heads, p.queries, p.width}; }
 Shape answering(const Mesh& p) { return {p.samples, p.heads, p.queries, p.value_width}; }
-
-// Keys of a piece of work, which leaves a part of the gradients of queries.
-long mesh_share(const Mesh& p) {
-  return share_of(p.keys, p.samples * p.queries * p.heads * p.width);
-}
 
 // What all pieces of work read: queries and slopes, by panels and in powers of two.
 struct Asked {

@@ -42,7 +42,7 @@ class Waves(NamedTuple):
 
 def features(points: Float[Tensor, "B N D"], waves: Waves) -> Float[Tensor, "B N F"]:
     """The features of points: raw coordinates, sines, cosines."""
-    given, held = _features(points, waves)
+    given, held = given_features(points, waves)
     out = points.new_empty(*points.shape[:2], waves.width)
     loaded().ipot_features(ctypes.byref(given), address(out))
     del held
@@ -83,7 +83,7 @@ def _project(
     out: Tensor,
     totals: Tensor | None,
 ) -> None:
-    given, held = _features(points, waves, len(weight))
+    given, held = given_features(points, waves, len(weight))
     held.append(weight.contiguous())
     at: list[int | None] = [pointer(held[-1]), None]
     if offset is not None:
@@ -100,7 +100,7 @@ def _project(
     del held
 
 
-def _features(points: Tensor, waves: Waves, columns: int = 0) -> tuple[Features, list[Tensor]]:
+def given_features(points: Tensor, waves: Waves, columns: int = 0) -> tuple[Features, list[Tensor]]:
     """What the library reads, and the tensors that must live as long."""
     held = [dense(points), *(t.contiguous() for t in waves)]
     sizes = (*points.shape, waves.matrix.shape[1], len(waves.raw))

@@ -77,6 +77,29 @@ class Layer(ctypes.Structure):
     )
 
 
+class Linear(ctypes.Structure):
+    """A linear layer as torch has it and the norm before it, as `half_layers.h` reads them."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("weight", "bias", "scale", "shift")),
+        *((name, ctypes.c_long) for name in ("row", "inputs", "outputs")),
+    )
+
+
+class Tokens(ctypes.Structure):
+    """Attention over tokens that share a mesh, as `half_mesh.cpp` has it."""
+
+    _fields_ = (
+        *((name, Rows) for name in ("query", "key", "value", "channels")),
+        ("sums", ctypes.c_void_p),
+        ("layer", Linear),
+        *((name, ctypes.c_long) for name in ("samples", "heads", "queries", "keys")),
+        *((name, ctypes.c_long) for name in ("width", "value_width", "own")),
+        *((name, ctypes.c_float) for name in ("scale", "epsilon")),
+        ("threads", ctypes.c_int),
+    )
+
+
 def rows(x: Tensor) -> Rows:
     """A tensor (B, N, C) whose channels lie side by side, which must live as long."""
     return Rows(pointer(x), x.stride(0), x.stride(1))

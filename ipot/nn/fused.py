@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ipot.nn import swift
 from ipot.nn.folded import called, hooked
 from ipot.nn.paths import goes_by_kernel
 
@@ -124,6 +125,8 @@ def project(
     x: Float[Tensor, "B N d"], norm: nn.LayerNorm, linear: nn.Linear
 ) -> Float[Tensor, "B N p"]:
     """linear(norm(x)), by one kernel, backward by two, where rows are few and of a size for it."""
+    if swift.projects_rounded(x, norm, linear):
+        return swift.project_rounded(x, norm, linear)
     if called(norm, linear) or not _projects(x, norm, linear.out_features):
         return linear(norm(x))
     return _project(x, norm, [linear.weight], linear.bias)

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ipot.native import mesh
-from ipot.native.reach import readable
+from ipot.native import halves, mesh
+from ipot.native.reach import readable, rounds
 from ipot.nn.folded import called, product
 from ipot.nn.paths import goes_native, path_is_free
 from ipot.nn.split import Split
@@ -51,6 +51,17 @@ def attend(
     query: Float[Tensor, "1 M i"], laid: Laid, norm: nn.LayerNorm, linear: nn.Linear, heads: int
 ) -> Float[Tensor, "B M i"]:
     """The attention of queries over linear(norm(tokens)), keys and behind them values."""
+    if rounds(query, laid.products):
+        layer = halves.Layer(linear.weight, linear.bias, norm.weight, norm.bias)
+        out = halves.attend_mesh(query.float(), *laid, layer, norm.eps, heads)
+        if out is not None:
+            return out
+        with torch.autocast("cpu", enabled=False):
+            return _attend(query.float(), laid, norm, linear, heads)
+    return _attend(query, laid, norm, linear, heads)
+
+
+def _attend(query: Tensor, laid: Laid, norm: nn.LayerNorm, linear: nn.Linear, heads: int) -> Tensor:
     products, sums, value = laid
     width, inner = linear.in_features, query.shape[-1]
     weight = linear.weight * norm.weight

@@ -5,6 +5,7 @@ plain     the formula, three operations: the reference for the others, and best 
           magnitude slower
 fused     torch's own operator
 native    ours for a CPU, in C++ (see `ipot.native.attention`): float32, where there is a compiler
+halves    the same with products in bf16, where autocast asks for it and nothing is differentiated
 blocks    ours for a CPU without one (see `ipot.nn.blockwise`), for training where scores are many,
           and for values narrower than keys, which the fused operator does by the formula
 kernel    ours, for few queries or few keys (see `ipot.kernels.attention`); bf16 on a GPU
@@ -22,13 +23,17 @@ from torch import Tensor
 
 from ipot import kernels
 from ipot.native import attention as native
-from ipot.native.reach import available, exact
+from ipot.native.reach import available, exact, rounds
 from ipot.nn import blockwise
 
-PATHS = ("auto", "plain", "fused", "native", "blocks", "kernel")
+PATHS = ("auto", "plain", "fused", "native", "halves", "blocks", "kernel")
 FEW = 1 << 12
 """Scores of a batch up to which the formula is as quick as any other way."""
-OURS = {"native": native.attend, "blocks": blockwise.attend}
+OURS = {
+    "native": native.attend,
+    "halves": native.attend_rounded,
+    "blocks": blockwise.attend,
+}
 """Those of our own for a CPU."""
 _chosen = "auto"
 
@@ -64,6 +69,8 @@ def path_of(query: Tensor, key: Tensor, heads: int | None = None, *, narrow: boo
     if query.device.type == "cpu":
         if goes_native(query, key, heads):
             return "native"
+        if goes_by_halves(query, key, heads):
+            return "halves"
         trained = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
         if heads and blockwise.pays(query, key, heads, trained=trained, narrow=narrow):
             return "blocks"
@@ -77,10 +84,16 @@ def path_of(query: Tensor, key: Tensor, heads: int | None = None, *, narrow: boo
 
 def goes_native(query: Tensor, key: Tensor, heads: int | None) -> bool:
     """Whether compiled kernels attend between these on a CPU, whatever was asked for."""
-    if not exact(query, key):
-        return False
-    scores = len(key) * (heads or 0) * query.shape[-2] * key.shape[-2]
-    return scores > FEW and available()
+    return exact(query, key) and _many(query, key, heads) and available()
+
+
+def goes_by_halves(query: Tensor, key: Tensor, heads: int | None) -> bool:
+    """The same of those with products in bf16."""
+    return rounds(query, key) and _many(query, key, heads)
+
+
+def _many(query: Tensor, key: Tensor, heads: int | None) -> bool:
+    return len(key) * (heads or 0) * query.shape[-2] * key.shape[-2] > FEW
 
 
 def goes_by_kernel(x: Tensor) -> bool:
@@ -145,7 +158,8 @@ def attend_narrow(
         from ipot.kernels.attention import attend_narrow as kernel
 
         return kernel(query, key, value, heads, mask)
-    value = value.to(key.dtype)
+    if path != "halves":  # which rounds what it has to, and not these
+        value = value.to(key.dtype)
     if path in OURS:
         return OURS[path](query, key, value, heads, mask)[0]
     return _apart(query, key, value, heads, mask)

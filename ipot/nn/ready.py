@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from ipot.native import project
-from ipot.native.reach import exact
+from ipot.native import halves, project
+from ipot.native.reach import rounds, served
 from ipot.nn.folded import called, hooked
 from ipot.nn.mesh import Laid
 from ipot.nn.paths import goes_by_kernel, path_is_free
@@ -76,8 +76,12 @@ def project_mesh(
         return None
     if lift is not None or not _native(position, linear, norm, points, values):
         return None
-    weight = (linear.weight * norm.weight)[:, : position.width]
-    products, sums = project.products(points, position.waves(), weight)
+    if rounds(points):
+        layer = halves.Layer(linear.weight[:, : position.width], None, norm.weight)
+        products, sums = halves.products(points, position.waves(), layer)
+    else:
+        weight = (linear.weight * norm.weight)[:, : position.width]
+        products, sums = project.products(points, position.waves(), weight)
     return Laid(products, sums, values)
 
 
@@ -88,6 +92,10 @@ def _natively(
     own = values is None or len(values) == len(points)
     if lift is not None or not own or not _native(position, linear, norm, points, values):
         return None
+    if rounds(points):
+        layer = halves.Layer(linear.weight, linear.bias, norm.weight, norm.bias)
+        found = halves.project(points, values, position.waves(), layer, norm.eps)
+        return Projected(found, None)
     offset = linear.weight @ norm.bias
     if linear.bias is not None:
         offset = offset + linear.bias
@@ -102,7 +110,7 @@ def _native(position: Any, linear: Any, norm: Any, points: Tensor, values: Tenso
         return False
     narrow = values is None or values.shape[-1] < position.width
     given = [*norm.parameters(), *linear.parameters(), *([] if values is None else [values])]
-    return narrow and not hooked(position) and exact(*given) and position.native(points)
+    return narrow and not hooked(position) and served(*given) and position.native(points)
 
 
 _kept: WeakKeyDictionary[nn.Module, tuple[Any, Any, list[Tensor]]] = WeakKeyDictionary()

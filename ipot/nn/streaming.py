@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from ipot.native import attention as native
 from ipot.nn import blockwise
 from ipot.nn.chunks import Chunks
-from ipot.nn.paths import goes_native, path_of
+from ipot.nn.paths import goes_by_halves, goes_native, path_is_free, path_of
 
 JOINED_AT_ONCE = 32
 """Chunks whose answers are kept before they become one ..."""
@@ -208,7 +208,10 @@ def _joined(
     for part in chunks.parts():
         tokens, mask = chunks.made(part, chunks.cut(part))
         pairs = pairs_of(tokens)
-        running.add(*_exact(attend_with_lse, query, pairs, heads, mask))
+        if path_is_free() and goes_by_halves(query, pairs, heads):
+            running.add(*native.attend_rounded(query, pairs, None, heads, mask, logs=True))
+        else:
+            running.add(*_exact(attend_with_lse, query, pairs, heads, mask))
     kind = torch.promote_types(query.dtype, torch.float32)
     out, lse = running.joined()
     return out.to(kind), lse.to(kind)

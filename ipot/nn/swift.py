@@ -2,7 +2,8 @@
 
 `ipot.native.block` takes layers inputs by outputs, with a norm's own weights in the layer behind
 it. These are made at every call, which takes a hundredth of it. What was kept could be of weights
-that have changed since: torch's fused optimisers leave no sign.
+that have changed since: torch's fused optimisers leave no sign. Where autocast asks for bf16,
+`ipot.native.halves` does the same with products in it, and takes layers as they are.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from ipot.native import block as rows
+from ipot.native import halves
 from ipot.native.block import Weights
-from ipot.native.reach import available, exact
+from ipot.native.reach import available, readable, rounds, served
 from ipot.nn.folded import called, hooked
 from ipot.nn.paths import attend, path_is_free
 
@@ -35,7 +37,7 @@ def fits(block: Any, x: Tensor) -> bool:
     if not (block.residual and hasattr(last, "gated")):
         return False
     layers = (part.to_out, last.norm, last.into, last.out)
-    if called(*layers) or hooked(part, last) or not exact(x, *_weights(*layers)):
+    if called(*layers) or hooked(part, last) or not served(x, *_weights(*layers)):
         return False
     return rows.fits(part.to_out.out_features, last.out.in_features) and available()
 
@@ -44,7 +46,7 @@ def fits_itself(block: Any, x: Tensor) -> bool:
     """The same for a whole block whose rows attend to each other."""
     part = block.attend
     layers = (part.norm, part.to_query, part.to_key_value)
-    if part.norm_context is not None or called(*layers) or not exact(*_weights(*layers)):
+    if part.norm_context is not None or called(*layers) or not served(*_weights(*layers)):
         return False
     return rows.fits(part.to_query.out_features) and fits(block, x)
 
@@ -52,8 +54,12 @@ def fits_itself(block: Any, x: Tensor) -> bool:
 def apply(block: Any, state: Tensor, mask: Tensor | None) -> Tensor:
     """A block of self-attention on (B, Z, d)."""
     part = block.attend
-    weights = _before(part.norm, part.to_query, part.to_key_value)
-    triples = rows.norm_project(state, weights, part.norm.eps)
+    if rounds(state):
+        layers = tuple(_layer(m, part.norm) for m in (part.to_query, part.to_key_value))
+        triples = halves.norm_project(state, layers, part.norm.eps)
+    else:
+        weights = _before(part.norm, part.to_query, part.to_key_value)
+        triples = rows.norm_project(state, weights, part.norm.eps)
     query, pairs = triples.split([part.to_query.out_features, part.to_key_value.out_features], -1)
     return finish(block, state, attend(query, pairs, part.heads, mask))
 
@@ -61,12 +67,32 @@ def apply(block: Any, state: Tensor, mask: Tensor | None) -> Tensor:
 def finish(block: Any, y: Tensor, attended: Tensor) -> Tensor:
     """What a block does behind its attention, (B, M, i), to the rows (B or 1, M, d) it adds to."""
     part, last = block.attend, block.feed_forward
+    if rounds(y, attended):
+        layers = _layer(part.to_out), _layer(last.into, last.norm), _layer(last.out)
+        return halves.finish(y, attended.float(), *layers, last.norm.eps)
     behind = _behind(part.to_out, last.norm, last.into, last.out)
     return rows.finish(y, attended, *behind, last.norm.eps)
 
 
+def projects_rounded(x: Tensor, norm: nn.LayerNorm, linear: nn.Linear) -> bool:
+    """Whether kernels can do linear(norm(x)) with products in bf16, and are to."""
+    if torch.is_grad_enabled() or not path_is_free() or not rounds(x) or called(norm, linear):
+        return False
+    return readable(x, *_weights(norm, linear)) and rows.fits(len(linear.weight))
+
+
+def project_rounded(x: Tensor, norm: nn.LayerNorm, linear: nn.Linear) -> Tensor:
+    """linear(norm(x)), of float32 and in it but for the products."""
+    return halves.norm_project(x, (_layer(linear, norm),), norm.eps)
+
+
+def _layer(linear: nn.Linear, norm: nn.LayerNorm | None = None) -> halves.Layer:
+    own = (None, None) if norm is None else (norm.weight, norm.bias)
+    return halves.Layer(linear.weight, linear.bias, *own)
+
+
 def _weights(*layers: nn.Module) -> list[Tensor]:
-    return [w for layer in layers for w in layer.parameters()]
+    return [w for layer in layers for w in layer._parameters.values() if w is not None]
 
 
 def _before(norm: nn.LayerNorm, query: nn.Linear, pairs: nn.Linear) -> Weights:

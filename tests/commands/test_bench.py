@@ -100,6 +100,14 @@ def test_infer(tmp_path, capsys):
     assert "infer darcy on cpu" in capsys.readouterr().out
 
 
+def test_infer_in_bf16(tmp_path, capsys):
+    flags = ["--points", "3e2", "--batch", "2", "--precision", "bf16", "--against", "plain"]
+    ours, plain = measured(tmp_path, "infer", *flags)["rows"]
+    assert (ours["precision"], plain["precision"]) == ("bf16", "float32")
+    assert 1e-5 < ours["difference"] < 0.1
+    assert any("torch's own operators in bf16" in note for note in ours["notes"])
+
+
 def test_scale(tmp_path, capsys):
     picture = tmp_path / "scaling.png"
     flags = ["--per-decade", "2", "--against", "plain", "--plot", str(picture)]

@@ -1,6 +1,7 @@
 """A library that is compiled where it runs, and what happens where it cannot be."""
 
 import logging
+import shlex
 import shutil
 import stat
 import subprocess
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from ipot.bench.rows import lacks
 from ipot.native import build
-from ipot.nn.paths import attend
+from ipot.nn.paths import attend, path_of
 
 SCORES = torch.randn(1, 300, 16), torch.randn(2, 400, 32)
 
@@ -145,6 +147,38 @@ def test_another_source_makes_another_library(anew, monkeypatch, tmp_path, name)
     assert build._target() == first
     (copy / name).write_text((copy / name).read_text() + "// changed\n")
     assert build._target() != first
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_processor_without_products_in_bf16(anew, monkeypatch):
+    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-U__AVX512BF16__"))
+    assert build.library() is not None
+    assert build.why_not() is None
+    assert "AVX512-BF16" in build.why_not_bf16()
+    assert lacks(torch.device("cpu")) == ()
+    (line,) = lacks(torch.device("cpu"), "bf16")
+    assert line == f"without compiled kernels in bf16: {build.why_not_bf16()}"
+    exact = attend(*SCORES, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert path_of(*SCORES, 2) == "fused"
+        rounded = attend(*SCORES, 2)
+    assert (rounded - exact).norm() < 0.02 * exact.norm()
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_compiler_that_knows_no_bf16_leaves_the_other_kernels(anew, monkeypatch, tmp_path):
+    known = shlex.join(build._compiler())
+    text = 'case "$*" in *-DIPOT_NO_HALVES*|*--version*) exec ' + known + ' "$@";; esac; exit 1'
+    monkeypatch.setenv("CXX", command(tmp_path / "c++", text))
+    assert build.library() is not None
+    assert build.why_not() is None
+    assert "AVX512-BF16" in build.why_not_bf16()
+
+
+def test_without_a_library_there_is_none_in_bf16_either(anew, monkeypatch):
+    monkeypatch.setenv("IPOT_NATIVE", "0")
+    assert build.why_not_bf16() == build.why_not() == "IPOT_NATIVE=0"
+    assert lacks(torch.device("cpu"), "bf16") == ("without compiled kernels: IPOT_NATIVE=0",)
 
 
 def test_all_that_is_compiled_is_known():

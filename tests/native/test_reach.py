@@ -8,8 +8,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ipot.errors import Unsupported
 from ipot.native import attention, project
-from ipot.native.build import why_not
-from ipot.native.reach import available, exact, readable
+from ipot.native.build import why_not, why_not_bf16
+from ipot.native.reach import available, exact, readable, rounds, served
 from ipot.nn import swift
 from ipot.nn.attention import AttentionBlock, MultiHead
 from ipot.nn.fourier import FourierFeatures
@@ -44,6 +44,30 @@ def test_rounded_products_are_not_exact():
     with torch.autocast("cpu", torch.bfloat16):
         assert readable(x)
         assert not exact(x)
+
+
+@pytest.mark.skipif(why_not_bf16() is not None, reason=f"no kernels in bf16: {why_not_bf16()}")
+def test_products_are_rounded_where_autocast_asks_for_bf16(monkeypatch):
+    x, leaf = torch.zeros(3), torch.zeros(3, requires_grad=True)
+    assert not rounds(x)
+    assert served(x)
+    with torch.autocast("cpu", torch.float16):
+        assert not rounds(x)
+        assert not served(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert rounds(x, x.bfloat16())
+        assert not rounds(x, x.double())
+        assert not rounds(x, leaf)
+        assert served(x)
+        assert not served(x, x.bfloat16())  # weights are read as they are
+        assert not served(leaf)
+        with torch.no_grad():
+            assert rounds(x, leaf)
+            assert served(leaf)
+        with FakeTensorMode():
+            assert not rounds(x)
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+        assert not rounds(x)
 
 
 def test_whoever_watches_sees_operations():

@@ -141,7 +141,7 @@ def test_a_mesh_is_laid_as_its_tokens_are():
 
 
 WHYS = (
-    *("gradients", "compiling", "another path", "autocast", "no library", "lift"),
+    *("gradients", "compiling", "another path", "autocast to float16", "no library", "lift"),
     *("points in float64", "values in float64", "weights in float64", "positions in float64"),
     *("norm in float64", "hook", "hook of the norm", "hook of the positions", "wide values"),
 )
@@ -180,7 +180,7 @@ def test_elsewhere_nothing_is_ready(monkeypatch, why, call):
     path = attention_path("fused" if why == "another path" else "auto")
     with (
         torch.set_grad_enabled(why == "gradients"),
-        torch.autocast("cpu", torch.bfloat16, enabled=why == "autocast"),
+        torch.autocast("cpu", torch.float16, enabled=why == "autocast to float16"),
         path,
     ):
         found = call(position, lift, norm, linear, points, values)

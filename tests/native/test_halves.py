@@ -1,0 +1,302 @@
+"""Rows, points and a shared mesh through layers with products in bf16, against float64."""
+
+import pytest
+import torch
+from torch import nn
+
+from ipot.native import halves
+from ipot.native.build import why_not_bf16
+from ipot.nn import mesh, swift
+from ipot.nn.attention import AttentionBlock
+from ipot.nn.fused import project
+from ipot.nn.mesh import Laid
+from ipot.nn.paths import attention_path
+from ipot.nn.ready import project_mesh, project_points
+from ipot.nn.split import sums_of
+from tests.native import test_mesh as meshes
+from tests.native.test_block import drawn
+from tests.native.test_project import FEATURES, exactly, points_of
+
+pytestmark = pytest.mark.skipif(
+    why_not_bf16() is not None, reason=f"no kernels in bf16: {why_not_bf16()}"
+)
+
+NOISE = 8e-3
+"""Of an answer: numbers that are rounded to eight bits are off by 2e-3 at most, each by itself."""
+
+
+def gap(found, wanted):
+    return float((found - wanted).norm() / wanted.norm())
+
+
+def rounding():
+    return torch.autocast("cpu", torch.bfloat16)
+
+
+def laid(tokens, norm, linear):
+    """Tokens as `project_mesh` leaves them, exact."""
+    weight = (linear.weight * norm.weight)[:, : tokens.position.shape[-1]]
+    return Laid(tokens.position @ weight.T, sums_of(tokens.position), tokens.value)
+
+
+@pytest.mark.parametrize("count", [0, 1, 48, 49, 500])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("width", [20, 33, 64])
+def test_a_norm_and_a_projection(count, bias, width):
+    part = drawn(width, 16, 1, bias=bias).attend
+    rows = 3 * torch.randn(count, width) + 1
+    layers = tuple(swift._layer(m, part.norm) for m in (part.to_query, part.to_key_value))
+    found = halves.norm_project(rows, layers, part.norm.eps)
+    normed = part.double().norm(rows.double())
+    wanted = torch.cat([part.to_query(normed), part.to_key_value(normed)], -1)
+    assert found.shape == wanted.shape == (count, 48)
+    assert count == 0 or gap(found, wanted) < NOISE
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize(
+    ("width", "inner", "multiplier"), [(64, 32, 2), (16, 10, 5), (32, 64, 1), (48, 7, 3)]
+)
+def test_what_is_behind_the_attention(width, inner, multiplier, samples):
+    made = drawn(width, inner, multiplier)
+    rows, attended = torch.randn(1, 75, width), torch.randn(samples, 75, inner)
+    part, last = made.attend, made.feed_forward
+    layers = [swift._layer(part.to_out), swift._layer(last.into, last.norm), swift._layer(last.out)]
+    found = halves.finish(rows, attended, *layers, last.norm.eps)
+    made.double()
+    update = rows.double() + part.to_out(attended.double())
+    wanted = update + last(update)
+    assert found.shape == wanted.shape == (samples, 75, width)
+    assert 1e-4 < gap(found, wanted) < NOISE
+
+
+def test_residuals_are_not_rounded():
+    made = drawn(16, 16, 1)
+    nn.init.zeros_(made.attend.to_out.weight)
+    nn.init.zeros_(made.feed_forward.out.weight)
+    part, last = made.attend, made.feed_forward
+    layers = [swift._layer(part.to_out), swift._layer(last.into, last.norm), swift._layer(last.out)]
+    rows = torch.randn(1, 9, 16)
+    found = halves.finish(rows, torch.randn(1, 9, 16), *layers, 1e-5)
+    torch.testing.assert_close(found, rows + part.to_out.bias + last.out.bias)
+
+
+@pytest.mark.parametrize("name", FEATURES)
+@pytest.mark.parametrize(("channels", "columns"), [(0, 64), (1, 128), (3, 7)])
+def test_projections_are_those_of_the_layers(name, channels, columns):
+    position = FEATURES[name]
+    points = points_of(position)
+    values = torch.randn(2, 131, channels) if channels else None
+    norm = nn.LayerNorm(position.width + channels)
+    linear = nn.Linear(position.width + channels, columns)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    with torch.no_grad():
+        layer = swift._layer(linear, norm)
+        found = halves.project(points, values, position.waves(), layer, norm.eps)
+        tokens = exactly(position, points)
+        if values is not None:
+            tokens = torch.cat([tokens, values.double()], -1)
+        wanted = linear.double()(norm.double()(tokens))
+    assert found.shape == wanted.shape
+    assert gap(found, wanted) < NOISE
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_products_come_with_the_sums_of_features(name):
+    position = FEATURES[name]
+    points, weight = points_of(position), torch.randn(9, position.width + 2)
+    scale = torch.randn(position.width)
+    layer = halves.Layer(weight[:, : position.width], None, scale)
+    found, sums = halves.products(points, position.waves(), layer)
+    tokens = exactly(position, points)
+    wanted = tokens @ (weight[:, : position.width] * scale).double().T
+    assert gap(found, wanted) < NOISE
+    assert (sums - sums_of(tokens)).abs().max() < 2e-5 * position.width  # these are not rounded
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", meshes.SIZES)
+def test_attention_over_a_shared_mesh(name):
+    query, tokens, norm, linear, heads, _ = meshes.problem(name)
+    layer = swift._layer(linear, norm)
+    given = laid(tokens, norm, linear)
+    found = halves.attend_mesh(query, *given, layer, norm.eps, heads)
+    wanted = meshes.by_formula(*meshes.problem(name, torch.float64)[:5])
+    assert found.shape == wanted.shape
+    assert 1e-4 < gap(found, wanted) < NOISE
+
+
+@torch.no_grad()
+def test_a_mesh_answers_the_same_with_any_number_of_threads():
+    query, tokens, norm, linear, heads, _ = meshes.problem("several groups of samples")
+    given, before, found = laid(tokens, norm, linear), torch.get_num_threads(), []
+    try:
+        for many in (1, 3):
+            torch.set_num_threads(many)
+            layer = swift._layer(linear, norm)
+            found.append(halves.attend_mesh(query, *given, layer, norm.eps, heads))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*found)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("scale", [30.0, 1000.0])
+def test_scores_over_a_mesh_may_be_large(scale):
+    """In float64, of queries and products that are rounded as the kernels round them."""
+    query, tokens, norm, linear, heads, _ = meshes.problem("several groups of samples")
+    query = (scale * query).bfloat16().float()
+    steps = 128 * (query.shape[-1] // heads) ** -0.5 / torch.log(torch.tensor(2.0))
+    query = (query * steps).bfloat16().double() / steps.double()
+    given = laid(tokens, norm, linear)
+    given = given._replace(products=given.products.bfloat16().float())
+    found = halves.attend_mesh(query.float(), *given, swift._layer(linear, norm), norm.eps, heads)
+    exact = Laid(*(t.double() for t in given))
+    wanted = mesh_in_float64(query, exact, norm.double(), linear.double(), heads)
+    assert gap(found, wanted) < NOISE
+
+
+def mesh_in_float64(query, laid, norm, linear, heads):
+    """Keys and values as `ipot.nn.split` has them, and the formula."""
+    products, sums, value = laid
+    width = linear.in_features
+    weight = linear.weight * norm.weight
+    mean = (sums[..., :1] + value.sum(-1, keepdim=True)) / width
+    squares = sums[..., 1:] + value.square().sum(-1, keepdim=True)
+    scale = (squares / width - mean.square() + norm.eps).rsqrt()
+    pairs = products + value @ weight[:, -value.shape[-1] :].T - mean * weight.sum(1)
+    pairs = pairs * scale + linear.weight @ norm.bias
+    pairs = pairs if linear.bias is None else pairs + linear.bias
+    query, key, value = (
+        t.unflatten(-1, (heads, -1)).transpose(1, 2)
+        for t in (query, *pairs.split([query.shape[-1]] * 2, -1))
+    )
+    scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+    return (scores.softmax(-1) @ value).transpose(1, 2).flatten(2)
+
+
+@torch.no_grad()
+def test_a_token_without_a_deviation_is_left_to_others():
+    query, tokens, norm, linear, heads, _ = meshes.problem("heads and channels")
+    tokens.position[:, 7] = tokens.value[:, 7] = 0.0
+    given = laid(tokens, norm, linear)
+    layer = swift._layer(linear, norm)
+    assert halves.attend_mesh(query, *given, layer, norm.eps, heads) is not None
+    assert halves.attend_mesh(query, *given, layer, 0.0, heads) is None
+
+
+@torch.no_grad()
+def test_nothing_behind_the_last_key_sets_the_measure():
+    """The last block begins with a large token and ends with a small one: the product of the one
+    times the factor of the other would exceed all scores by far."""
+    query, tokens, norm, linear, heads, _ = meshes.problem("heads and channels")
+    for at, size in ((64, 1000.0), (69, 1e-3)):
+        tokens.position[:, at] *= size
+        tokens.value[:, at] *= size
+    given = laid(tokens, norm, linear)
+    found = halves.attend_mesh(query, *given, swift._layer(linear, norm), norm.eps, heads)
+    exact = (t.double() for t in given)
+    wanted = mesh_in_float64(query.double(), Laid(*exact), norm.double(), linear.double(), heads)
+    assert gap(found, wanted) < NOISE
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, 1e35])
+@pytest.mark.parametrize("which", ["query", "products", "sums", "value"])
+def test_numbers_beyond_measure_are_left_to_others(which, number):
+    query, tokens, norm, linear, heads, _ = meshes.problem("heads and channels")
+    given = laid(tokens, norm, linear)
+    numbers = {"query": query, **given._asdict()}[which]
+    numbers[0, 3, 1] = number
+    layer = swift._layer(linear, norm)
+    assert halves.attend_mesh(query, *given, layer, norm.eps, heads) is None
+    with rounding():
+        found = mesh.attend(query, given, norm, linear, heads)
+    wanted = mesh.attend(query, given, norm, linear, heads)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+
+
+@torch.no_grad()
+def test_layers_go_this_way_under_autocast(monkeypatch):
+    """Each once: a projection of points, of a mesh, of rows; attention over it; a block."""
+    ran = []
+
+    def counted(name):
+        kernel = getattr(halves, name)
+        return lambda *given: ran.append(name) or kernel(*given)
+
+    for name in ("project", "products", "norm_project", "attend_mesh", "finish"):
+        monkeypatch.setattr(halves, name, counted(name))
+    position = FEATURES["plane"]
+    points, values = points_of(position, 1), torch.randn(3, 131, 1)
+    norm, linear = nn.LayerNorm(position.width + 1), nn.Linear(position.width + 1, 32)
+    alone = nn.LayerNorm(position.width), nn.Linear(position.width, 32)
+    query, block = torch.randn(1, 90, 16), AttentionBlock(16, heads=2)
+
+    def steps():
+        found = project_mesh(position, None, norm, linear, points, values)
+        return [
+            project_points(position, None, *alone, points).projected,
+            mesh.attend(query, found, norm, linear, 2),
+            project(query, block.attend.norm, block.attend.to_key_value),
+            block(query),
+        ]
+
+    exact = steps()
+    assert not ran
+    with rounding():
+        found = steps()
+        names = ["products", "project", "attend_mesh", "norm_project", "norm_project", "finish"]
+        assert ran == names
+        with attention_path("plain"):
+            block(query)
+            project(query, block.attend.norm, block.attend.to_key_value)
+        assert ran == names
+    for one, wanted in zip(found, exact, strict=True):
+        assert one.dtype == torch.float32
+        assert 0 < gap(one, wanted) < NOISE
+
+
+def test_what_is_differentiated_goes_other_ways(monkeypatch):
+    monkeypatch.setattr(halves, "finish", None)
+    monkeypatch.setattr(halves, "norm_project", None)
+    block = AttentionBlock(16, heads=2)
+    x = torch.randn(1, 90, 16)
+    with rounding():
+        block(x).sum().backward()
+    assert all(p.grad is not None for p in block.parameters())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("step", ["fused", "data", "in place"])
+def test_weights_that_change_without_a_sign(step):
+    torch.manual_seed(0)
+    block, x = AttentionBlock(32, heads=2), torch.randn(1, 90, 32)
+    with rounding():
+        before = block(x)
+    if step == "fused":
+        optimizer = torch.optim.AdamW(block.parameters(), lr=0.5, fused=True)
+        for p in block.parameters():
+            p.grad = torch.randn_like(p)
+        optimizer.step()
+    else:
+        for p in block.parameters():
+            (p.data if step == "data" else p).mul_(1.5)
+    wanted = block(x)
+    with rounding():
+        found = block(x)
+    assert gap(before, wanted) > 0.1
+    assert gap(found, wanted) < 0.05
+
+
+@torch.no_grad()
+def test_weights_may_lie_anyhow():
+    part = drawn(20, 16, 1, bias=True).attend
+    rows, layer = torch.randn(60, 20), swift._layer(part.to_query, part.norm)
+    wanted = halves.norm_project(rows, (layer,), 1e-5)
+    other = layer._replace(weight=layer.weight.T.contiguous().T)
+    assert other.weight.stride(-1) != 1
+    assert torch.equal(halves.norm_project(rows, (other,), 1e-5), wanted)
+    wide = torch.cat([layer.weight, layer.weight], 1)[:, :20]
+    assert torch.equal(halves.norm_project(rows, (layer._replace(weight=wide),), 1e-5), wanted)
