@@ -13,6 +13,8 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
+LOG2E = tl.constexpr(1.4426950408889634)
+
 
 @triton.jit
 @no_type_check
@@ -100,7 +102,7 @@ def narrow_backward_kernel(
         t_row = t.to(tl.int64)
         t_inside = t_real[:, None] & e_real[None, :]
         q = tl.load(queries + t_row[:, None] * stride_qm + e[None, :], mask=t_inside, other=0.0)
-        level = tl.load(sums + t, mask=t_real, other=0.0) * 1.4426950408889634
+        level = tl.load(sums + t, mask=t_real, other=0.0) * LOG2E
         if F == 1:
             given = tl.load(grads + t_row * H, mask=t_real, other=0.0).to(tl.float32)
             answer = tl.load(outs + t_row * H, mask=t_real, other=0.0).to(tl.float32)
@@ -113,7 +115,7 @@ def narrow_backward_kernel(
             delta = tl.sum(given.to(tl.float32) * answer.to(tl.float32), 1)
         scores = tl.dot(k, tl.trans(q), input_precision=PRECISION)
         # Padded queries weigh nothing by themselves: their gradient and their level are zero.
-        weight = tl.exp2(scores * (scale * 1.4426950408889634) - level[None, :])
+        weight = tl.exp2(scores * (scale * LOG2E) - level[None, :])
         if not WHOLE:
             weight = tl.where(seen[:, None], weight, 0.0)
         change = tl.broadcast_to(-delta[None, :], [STILL, MOVING])

@@ -185,10 +185,9 @@ def _setup(ctx, inputs, output) -> None:
 
 
 def _differentiate(ctx, gradient, _):
-    value = ctx.saved_tensors[2]
-    given = gradient, *ctx.saved_tensors, ctx.heads, ctx.wanted
-    dq, dpairs, dvalue = _attend_backward(*given)
-    dq, dvalue = dq if ctx.wanted else None, None if value is None else dvalue
+    saved = ctx.saved_tensors  # once: a checkpoint computes them for one reading
+    dq, dpairs, dvalue = _attend_backward(gradient, *saved, ctx.heads, ctx.wanted)
+    dq, dvalue = dq if ctx.wanted else None, None if saved[2] is None else dvalue
     return dq, dpairs, dvalue, None, None, None
 
 

@@ -113,7 +113,8 @@ class _Weights:
     def __init__(self, tower: FewRows, kept: list[Kept]) -> None:
         self.blocks, self.count = tower.blocks, tower.count
         self.like = kept[0].x, kept[0].attended.flatten(0, 1)
-        each = len(self.blocks) * Left.size(self.blocks[0], *self.like)
+        # Of one block there are two groups at once: one is begun before the other is taken in.
+        each = (len(self.blocks) + 1) * Left.size(self.blocks[0], *self.like)
         self.turns = max(1, min(self.count // len(self.blocks), SCRATCH // each))
         self._left: dict[tuple[int, int], Left] = {}
         self._totals: dict[int, tuple[Tensor, ...]] = {}

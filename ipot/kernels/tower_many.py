@@ -118,16 +118,17 @@ class ManyRows:
             dy, rounded = self._before(index, block, own, sums, dy, rounded, more)
         return dy.view(self.shape), sums.gradients(self.blocks)
 
-    def _behind(self, index, block, own, sums, dy, rounded) -> tuple[Tensor, Tensor]:
+    def _behind(
+        self, index: int, block: _Block, own: Kept, sums: _Sums, dy: Tensor, rounded: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """From behind a block to behind its attention."""
         gates = rounded.new_empty(self.rows, 2 * block.hidden)
         units = rounded.new_empty(self.rows, block.hidden)
-        tower_rows.gates_back[(pieces(self.rows, GATES["ROWS"]), 1)](
+        tower_rows.gates_back[(pieces(self.rows, GATES["ROWS"]),)](
             *(own.inside, rounded, block.packed, block.rounded),
             *(gates, units, sums.gates[index], self.rows),
             D=self.width,
             F=block.hidden,
-            UNITS=block.hidden,
             **GATES | {"HIDDEN": share(block.hidden, GATES["HIDDEN"])},
         )
         product(gates, own.inside, sums.into[index])
@@ -136,7 +137,16 @@ class ManyRows:
             gates @ block.into, own.inside, own.inside_factors, dy, None, sums.out_bias[index]
         )
 
-    def _before(self, index, block, own, sums, dy, rounded, more) -> tuple[Tensor, Tensor]:
+    def _before(
+        self,
+        index: int,
+        block: _Block,
+        own: Kept,
+        sums: _Sums,
+        dy: Tensor,
+        rounded: Tensor,
+        more: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
         """From behind a block's attention to before the block."""
         attended = own.attended.view(self.rows, -1)
         product(rounded, attended, sums.out[index])
@@ -156,7 +166,16 @@ class ManyRows:
         values = like.new_empty(self.rows, self.width, dtype=self.kind)
         return values, like.new_empty(self.rows, dtype=torch.float32)
 
-    def _finish(self, block, x, attended, out, inside, behind) -> None:
+    def _finish(
+        self,
+        block: _Block,
+        x: Tensor,
+        attended: Tensor,
+        out: Tensor,
+        inside: tuple[Tensor, Tensor],
+        behind: tuple[Tensor, Tensor],
+    ) -> None:
+        """All behind the attention; values and factors of the norm inside and of the next one."""
         how = tuning(self.width, self.rows).finish
         rows_forward.finish[(pieces(self.rows, how.rows),)](
             *(x, attended, block.packed, block.rounded, out),
@@ -165,7 +184,16 @@ class ManyRows:
             KEEP=True,
         )
 
-    def _norm_back(self, dn, values, factors, grad, more, total) -> tuple[Tensor, Tensor]:
+    def _norm_back(
+        self,
+        dn: Tensor,
+        values: Tensor,
+        factors: Tensor,
+        grad: Tensor,
+        more: Tensor | None,
+        total: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """The gradient before a norm, in full and rounded; its sums go to `total`."""
         dx, rounded = torch.empty_like(grad), torch.empty_like(values)
         tower_rows.norm_back[(self.programs,)](
             *(dn, values, factors, grad, grad if more is None else more, dx, rounded, total),

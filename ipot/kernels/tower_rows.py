@@ -83,18 +83,16 @@ def gates_back(
     F: tl.constexpr,
     ROWS: tl.constexpr,
     HIDDEN: tl.constexpr,
-    UNITS: tl.constexpr,
 ):
     """The hidden layer once more and the gradients of its gates, from what its norm left and the
-    gradient behind it: for some rows, UNITS of the layer, HIDDEN at a time."""
+    gradient behind it: for some rows, HIDDEN of its units at a time."""
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     live = row < rows
     channel = tl.arange(0, D)
     inputs = take(values, row, live, channel, D)
     dy = take(grad, row, live, channel, D)
     target = sums + tl.program_id(0).to(tl.int64) * (2 * F)
-    begin = tl.program_id(1) * UNITS
-    for first in range(begin, begin + UNITS, HIDDEN):
+    for first in range(0, F, HIDDEN):
         unit = first + tl.arange(0, HIDDEN)
         hidden, da, dg, _, _ = hidden_back(inputs, dy, packed, weights, unit, D, F, ROWS, HIDDEN)
         # Rows behind the last have gates, by the biases, but no gradient.

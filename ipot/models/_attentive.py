@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from ipot import kernels
 from ipot.errors import Unsupported
 from ipot.models._checks import divided, frequencies, positive
-from ipot.models.base import Latent, LatentOperator, Rollout
+from ipot.models.base import Latent, LatentOperator
 from ipot.nn import absorbed, fused
 from ipot.nn.absorbed import Folded
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.chunks import Chunks
-from ipot.nn.folded import Known, aligned, called, fold, hooked, product_dtype
+from ipot.nn.folded import Known, aligned, called, fold, product_dtype, untouched
 from ipot.nn.fourier import FourierFeatures, for_all
 from ipot.nn.paths import by_the_book, goes_by_kernel
 from ipot.nn.points import Lift, ParameterTokens
@@ -298,7 +298,7 @@ class Processor(nn.ModuleList):
 
     def roll(self, latent: Latent, wanted: Sequence[int]) -> Float[Tensor, "T B Z d"] | None:
         """The states after some numbers of steps, where one function gives all of them."""
-        if hooked(self) or not fused.rolls(list(self), latent.state, latent.mask):
+        if not untouched(self, Processor) or not fused.rolls(list(self), *latent):
             return None
         return fused.roll(list(self), self.repeats, latent.state, wanted)
 
@@ -351,15 +351,38 @@ class Attentive(LatentOperator):
     def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
         """The states at some times, as one function or by a processor that is packed once for all
         steps."""
-        if type(self).step is Attentive.step:
-            states = self.processor.roll(latent, self.steps(times))
-            if states is not None:
-                return Rollout(states)
+        states = self._rolled(latent, times)
+        if states is not None:
+            return [Latent(state) for state in states.unbind()]
         self._packed = self.processor.pack(latent.state)
         try:
             return super().roll_on(latent, times)
         finally:
             self._packed = None
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
+        """Encode once, step to every time, decode there; states that lie side by side and that
+        nobody sees are decoded as they lie."""
+        if batch.queries.ndim == 4 or not self._is_own("rollout", "roll_on", "decode_all"):
+            return super().forward(batch)
+        latent = self.encode(batch)
+        rows = latent.state.shape[0] * batch.queries.shape[-2] * len(batch.times)
+        if rows <= self.rows_at_once(latent):
+            states = self._rolled(latent, batch.times)
+            if states is not None:
+                return self._decode_stacked(states, latent.mask, batch.queries)
+        return self.decode_all(self.roll_on(latent, batch.times), batch.queries)
+
+    def _rolled(self, latent: Latent, times: tuple[float, ...]) -> Float[Tensor, "T B Z d"] | None:
+        """The states at some times, where one function gives all of them."""
+        return self.processor.roll(latent, self.steps(times)) if self._is_own("step") else None
+
+    def _is_own(self, *names: str) -> bool:
+        """Whether methods are as they are here, in no subclass and on no instance another."""
+        return all(
+            getattr(type(self), name) is getattr(Attentive, name) and name not in vars(self)
+            for name in names
+        )
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """Queries attend to the state."""

@@ -50,6 +50,11 @@ class Operator(nn.Module, ABC):
         """The parts worth compiling one by one; the whole model unless a model knows better."""
         yield self
 
+    def passes(self) -> Iterator[nn.Module]:
+        """What stands around those parts, each worth compiling on a GPU, where launches cost as
+        much as what they do; none unless a model says so."""
+        return iter(())
+
     def objective(self) -> Any:
         """What to train it by, where that is not the error of its predictions; see `training`."""
         return None
@@ -134,14 +139,6 @@ class Latent(NamedTuple):
     mask: Bool[Tensor, "B Z"] | None = None
 
 
-class Rollout(list[Latent]):
-    """The states of a rollout without padding, which lie in one tensor as well as they are."""
-
-    def __init__(self, whole: Float[Tensor, "T B Z d"]) -> None:
-        super().__init__(Latent(state) for state in whole.unbind())
-        self.whole = whole
-
-
 class LatentOperator(Operator):
     """A model that encodes once, steps in latent space, and decodes at any queries.
 
@@ -192,17 +189,13 @@ class LatentOperator(Operator):
         size, rows = states[0].state.shape[0], queries.shape[-2]
         group = max(1, self.rows_at_once(states[0]) // max(1, size * rows))
         recompute = torch.is_grad_enabled() and len(states) > group
-        whole = states.whole if isinstance(states, Rollout) else None
         pieces = []
         for start in range(0, len(states), group):
             piece = states[start : start + group]
-            stacked = whole  # as it is where that is all: the gradient of a slice is a copy
-            if whole is not None and len(piece) < len(whole):
-                stacked = whole[start : start + group]
             if recompute:
-                out = checkpoint(self._decode_group, piece, stacked, queries, use_reentrant=False)
+                out = checkpoint(self._decode_group, piece, queries, use_reentrant=False)
             else:
-                out = self._decode_group(piece, stacked, queries)
+                out = self._decode_group(piece, queries)
             pieces.append(out)
         return torch.cat(pieces, dim=1) if len(pieces) > 1 else pieces[0]
 
@@ -214,24 +207,24 @@ class LatentOperator(Operator):
         """Encode once, step to every time, decode there."""
         return self.decode_all(self.rollout(batch), batch.queries)
 
-    def _decode_group(
+    def _decode_group(self, group: list[Latent], queries: Tensor) -> Tensor:
+        if len(group) == 1:
+            return self.decode(group[0], queries).unsqueeze(1)
+        return self._decode_stacked(torch.stack([s.state for s in group]), group[0].mask, queries)
+
+    def _decode_stacked(
         self,
-        group: list[Latent],
-        stacked: Float[Tensor, "T B Z d"] | None,
+        states: Float[Tensor, "T B Z d"],
+        mask: Bool[Tensor, "B Z"] | None,
         queries: Float[Tensor, "B1 M E"],
     ) -> Float[Tensor, "B T M K"]:
-        """Some states, which may be `stacked` already, in one batch."""
-        count, size = len(group), group[0].state.shape[0]
-        if count == 1:
-            return self.decode(group[0], queries).unsqueeze(1)
-        if stacked is None:
-            stacked = torch.stack([latent.state for latent in group])
-        mask = group[0].mask
+        """Several states in one batch."""
+        count, size = states.shape[:2]
         if mask is not None:
             mask = mask.repeat(count, 1)
         if queries.shape[0] != 1:
             queries = queries.repeat(count, 1, 1)
-        out = self.decode(Latent(stacked.flatten(0, 1), mask), queries)
+        out = self.decode(Latent(states.flatten(0, 1), mask), queries)
         return out.unflatten(0, (count, size)).transpose(0, 1)
 
 

@@ -201,7 +201,12 @@ class GatedFeedForward(nn.Module):
         """The same for one channel, number by number: products of matrices so small take as long
         to start as large ones."""
         assert isinstance(self.norm, nn.LayerNorm)
-        hidden = self.into.weight[:, 0] * self.norm.bias + self.into.bias
+        bias = self.norm.bias
+        if torch.is_grad_enabled():
+            # Its scale has a gradient of zero, and must have one where several processes wait for
+            # each other's gradients.
+            bias = bias + 0 * self.norm.weight
+        hidden = self.into.weight[:, 0] * bias + self.into.bias
         x, gate = hidden.chunk(2)
         return (self.out.weight[0] * x * F.gelu(gate)).sum() + self.out.bias
 

@@ -51,9 +51,16 @@ def product_dtype(exact: torch.dtype, device: torch.device) -> torch.dtype:
 
 
 def called(*layers: nn.Module) -> bool:
-    """Whether any of some LayerNorms and Linears must be called as a module: hooks hang on it, or
-    it is of another kind and may do something else."""
-    return any(type(m) not in (nn.LayerNorm, nn.Linear) for m in layers) or hooked(*layers)
+    """Whether any of some LayerNorms and Linears must be called as a module: hooks hang on it, it
+    is of another kind and may do something else, or a norm has not all of its parameters."""
+    if any(type(m) not in (nn.LayerNorm, nn.Linear) for m in layers) or hooked(*layers):
+        return True
+    return any(isinstance(m, nn.LayerNorm) and (m.weight is None or m.bias is None) for m in layers)
+
+
+def untouched(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether a module is of this very kind, without hooks and with its own `forward`."""
+    return type(module) is kind and "forward" not in vars(module) and not hooked(module)
 
 
 def hooked(*modules: nn.Module) -> bool:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ipot.nn import swift
-from ipot.nn.folded import called, hooked
+from ipot.nn.folded import called, hooked, untouched
 from ipot.nn.paths import goes_by_kernel
 
 FEW = 4096
@@ -39,7 +39,7 @@ def fits(block: Any, x: Tensor) -> bool:
         return False
     if called(part.to_out, last.norm, last.into, last.out) or hooked(part, last):
         return False
-    if last.norm.eps != 1e-5:
+    if last.norm.eps != 1e-5 or any(x.bias is None for x in (part.to_out, last.into, last.out)):
         return False
     from ipot.kernels.rows import supports
 
@@ -83,8 +83,14 @@ def apply(block: Any, packed: Packed, state: Tensor, mask: Tensor | None) -> Ten
 def rolls(blocks: Sequence[Any], state: Tensor, mask: Tensor | None) -> bool:
     """Whether steps of these blocks are one function (`ipot.kernels.tower`): of rows of which none
     is padding, with gradients wanted."""
+    from ipot.nn.attention import AttentionBlock, GatedFeedForward
+
     if mask is not None or torch.compiler.is_compiling() or not _differentiated(blocks, state):
         return False
+    for block in blocks:
+        parts = ((block, AttentionBlock), (block.feed_forward, GatedFeedForward))
+        if not all(untouched(part, kind) for part, kind in parts):
+            return False
     return all(fits_itself(block, state) for block in blocks) and _alike(blocks)
 
 

@@ -83,15 +83,15 @@ def project(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tenso
     squares = sums[..., 1:] + value.square().sum(-1, keepdim=True)
     mean = total / width
     scale = (squares / width - mean.square() + norm.eps).rsqrt()
-    if shared.device.type == "cpu" and not _differentiated(shared, value):
+    if shared.device.type == "cpu" and not _differentiated(shared, value, weight, offset):
         return _sample_by_sample(shared[0], mean, scale, value, weight, offset)
     out = shared - mean * weight.sum(1)
     out = out + F.linear(value, weight[:, features:].to(value.dtype))
     return (out * scale + offset).to(shared.dtype)
 
 
-def _differentiated(shared: Tensor, value: Tensor) -> bool:
-    wanted = torch.is_grad_enabled() and (shared.requires_grad or value.requires_grad)
+def _differentiated(*tensors: Tensor) -> bool:
+    wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     return wanted or torch.compiler.is_compiling()
 
 

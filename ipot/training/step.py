@@ -256,10 +256,13 @@ class Step:
                 divisor = self.ledger(loss, gradient)
                 self.optimizer.step(gradient=gradient, divisor=divisor if clips else None)
                 return
-        grads = [p.grad for p in self.parameters if p.grad is not None]
+        updated = [p for p in self.parameters if p.grad is not None]
+        grads = [p.grad for p in updated]
         divisor = self.ledger(loss, torch.stack(torch._foreach_norm(grads)))
         if clips:
-            torch._foreach_div_(grads, divisor)
+            # Not in place: a gradient may be a view of another, or of the one that is kept.
+            for p, grad in zip(updated, torch._foreach_div(grads, divisor), strict=True):
+                p.grad = grad
         self.optimizer.step()
 
     def _forget(self) -> None:
@@ -272,10 +275,10 @@ class Step:
         return f"{size} samples of {points} points and {queries} queries at {times} times"
 
 
-def small_regions(model: nn.Module, objective: Objective, draws: Draws) -> Iterator[nn.Module]:
+def small_regions(model: Operator, objective: Objective, draws: Draws) -> Iterator[nn.Module]:
     """What stands around a model's regions: the gather, the scales, the loss."""
     yield from draws.passes()
-    yield from getattr(model, "passes", list)()
+    yield from model.passes()
     yield from getattr(objective, "regions", list)()
 
 
