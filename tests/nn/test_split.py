@@ -72,3 +72,15 @@ def test_parts_are_kept_apart_only_where_a_mesh_is_shared():
     assert split(1, 3).shared
     assert not split(1, 1).shared
     assert not split(3, 3).shared
+
+
+def test_a_shift_alone_is_learnt_as_well():
+    torch.manual_seed(0)
+    norm, linear = nn.LayerNorm(31), nn.Linear(31, 8, bias=False)
+    norm.weight.requires_grad_(False)
+    linear.requires_grad_(False)
+    tokens = Split(torch.randn(1, 11, 30), torch.randn(4, 11, 1))
+    project(tokens, norm, linear).sum().backward()
+    found, norm.bias.grad = norm.bias.grad, None
+    linear(norm(tokens.joined())).sum().backward()
+    torch.testing.assert_close(found, norm.bias.grad)

@@ -33,6 +33,33 @@ def test_clipping_bounds_the_gradient(tmp_path, monkeypatch, joined):
     assert norms[1e-3] == pytest.approx(1e-3, rel=1e-2)
 
 
+class Weighted(RelativeL2):
+    """The loss by a weight that is learnt beside it: its gradient is a view of the loss's own."""
+
+    def __init__(self):
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def prepare(self, model, data):
+        return [{"params": [self.weight]}]
+
+    def __call__(self, model, batch):
+        return super().__call__(model, batch) + self.weight.view(())
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_clipping_leaves_the_gradient_of_the_loss_alone(tmp_path, monkeypatch, joined):
+    """It is kept from step to step."""
+    if not joined:
+        monkeypatch.setattr(JoinedAdamW, "join", lambda self, beside: None)
+    kept, known = [], step.Step._update
+    monkeypatch.setattr(
+        step.Step, "_update", lambda self, loss: (known(self, loss), kept.append(self._one.item()))
+    )
+    fit(tmp_path, objective=Weighted(), clip=0.5, epochs=2)
+    assert kept == [1.0] * len(kept)
+    assert len(kept) > 3
+
+
 @pytest.mark.parametrize(("clip", "expected"), [(None, 1.0), (10.0, 1.0), (2.5, 2.0), (0.5, 10.0)])
 def test_gradients_are_never_made_larger(clip, expected):
     ledger = Ledger(clip, CPU)
