@@ -17,6 +17,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -44,7 +45,7 @@ FLAGS = (
     *("-fno-math-errno", "-ffp-contract=fast"),
 )
 SECONDS = 120
-"""That a compiler may take; it needs about five."""
+"""That a compiler may take for a part; for all of them it needs about ten."""
 OFF = "IPOT_NATIVE"
 """Set to 0, this variable of the environment leaves the library out."""
 
@@ -127,20 +128,31 @@ def _built() -> Path:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     # Under a name of its own until it is whole: several processes may start at once.
-    handle, temporary = tempfile.mkstemp(suffix=".so", dir=target.parent)
-    os.close(handle)
-    try:
-        sources = [str(HERE / source) for source in SOURCES]
-        command = [*_compiler(), *_flags(), "-o", temporary, *sources]
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        made = Path(folder) / target.name
         try:
-            subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
-        except subprocess.CalledProcessError:  # perhaps it knows too little of bf16
-            command.append("-DIPOT_NO_HALVES")
-            subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
-        os.replace(temporary, target)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+            _compile(made)
+        except subprocess.CalledProcessError:  # perhaps the compiler knows too little of bf16
+            _compile(made, "-DIPOT_NO_HALVES")
+        os.replace(made, target)
     return target
+
+
+def _compile(target: Path, *more: str) -> None:
+    """Make a library beside which there is room for its parts, which are compiled side by side."""
+    command = [*_compiler(), *_flags(), *more, "-o"]
+    objects = [str(target.with_name(f"{Path(source).stem}.o")) for source in SOURCES]
+    parts = [
+        [*command, made, "-c", str(HERE / source)]
+        for source, made in zip(SOURCES, objects, strict=True)
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(_run, parts))
+    _run([*command, str(target), *objects])
+
+
+def _run(command: list[str]) -> None:
+    subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
 
 
 def _target() -> Path:
