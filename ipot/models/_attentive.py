@@ -6,22 +6,21 @@ tokens of the inputs -> state -> blocks of self-attention, at every step -> quer
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ipot import kernels
-from ipot.errors import Unsupported
-from ipot.models._checks import divided, frequencies, positive
+from ipot.models._processor import Processor
+from ipot.models._settings import Settings
 from ipot.models.base import Latent, LatentOperator
 from ipot.nn import absorbed, fused
 from ipot.nn.absorbed import Folded
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.chunks import Chunks
-from ipot.nn.folded import Known, aligned, called, fold, product_dtype, untouched
+from ipot.nn.folded import Known, aligned, called, fold, product_dtype
 from ipot.nn.fourier import FourierFeatures, for_all
 from ipot.nn.paths import by_the_book, goes_by_kernel
 from ipot.nn.points import Lift, ParameterTokens
@@ -32,59 +31,6 @@ from ipot.spec import Spec
 
 MOST_KEPT = 1 << 27
 """Bytes that may be kept of the points of a fixed mesh, and as many of its queries."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The sizes and choices that both have."""
-
-    width: int = 128
-    """Channels of the latent state."""
-    blocks: int = 4
-    """Self-attention blocks of the processor, applied at every step."""
-    heads: int = 8
-    """Heads of the processor."""
-    cross_heads: int = 4
-    """Heads of encoder and decoder."""
-    cross_head_width: int | None = None
-    """Channels of a head in encoder and decoder; None divides the width among the heads."""
-    cross_gain: float = 2.0
-    """Factor on the initial query and key projections of encoder and decoder: the larger, the
-    fewer points they attend to at first. At 1 they attend to almost all alike."""
-    bins: tuple[int, ...] = (16,)
-    """Frequencies of the position features, for each dimension or one number for all."""
-    max_frequency: tuple[float, ...] = (32.0,)
-    """Twice the highest frequency, for each dimension or one number for all."""
-    coordinates: Literal["unit", "raw"] = "unit"
-    """unit: map the domain to [-1, 1] and honour periods; raw: take coordinates as they come."""
-    feed_forward: int = 2
-    """Multiplier of the feed-forwards in processor and decoder."""
-    encoder_feed_forward: int = 2
-    """Multiplier of the feed-forward in the encoder."""
-    tied: bool = False
-    """One block applied `blocks` times, instead of as many different ones."""
-    lifted: bool = True
-    """Lift inputs and queries to the width by a small network before they are attended to."""
-    decoder: Literal["full", "narrow"] = "full"
-    """full: residual at full width, then a head; narrow: straight to the output channels."""
-    local: bool = True
-    """Start with attention to what is near, instead of to everything alike; needs lifted."""
-    output_scale: float = 1.0
-    """A fixed factor on the output."""
-
-    def __post_init__(self) -> None:
-        positive(self, "width", "blocks", "heads", "cross_heads", "feed_forward")
-        positive(self, "encoder_feed_forward", "cross_gain")
-        frequencies(self)
-        divided(self)
-        if self.cross_head_width is not None and self.cross_head_width < 1:
-            raise Unsupported(f"model.cross_head_width must be positive: {self.cross_head_width}")
-        if self.local and not self.lifted:
-            raise Unsupported("model.local starts from lifted inputs: add --model.no-local")
-        if self.decoder == "full" and not self.lifted:
-            raise Unsupported(
-                "model.decoder full adds lifted queries to their update: add --model.decoder narrow"
-            )
 
 
 Prepare = Callable[
@@ -272,49 +218,6 @@ class Decoder(nn.Module):
         if features.requires_grad or not part.absorbs(features, state):
             return features
         return absorbed.folded(part, features)
-
-
-class Processor(nn.ModuleList):
-    """Blocks of self-attention, one behind the other; tied, one of them again and again."""
-
-    def __init__(self, config: Settings) -> None:
-        super().__init__(
-            AttentionBlock(config.width, heads=config.heads, multiplier=config.feed_forward)
-            for _ in range(1 if config.tied else config.blocks)
-        )
-        self.repeats = config.blocks if config.tied else 1
-
-    def forward(
-        self,
-        state: Float[Tensor, "B Z d"],
-        mask: Bool[Tensor, "B Z"] | None = None,
-        packed: list[fused.Packed] | None = None,
-    ) -> Float[Tensor, "B Z d"]:
-        """The state one step on, by blocks that may have been packed for several steps."""
-        for _ in range(self.repeats):
-            for index, block in enumerate(self):
-                state = block(state, None, mask, packed[index] if packed else None)
-        return state
-
-    def roll(self, latent: Latent, wanted: Sequence[int]) -> Float[Tensor, "T B Z d"] | None:
-        """The states after some numbers of steps, where one function gives all of them."""
-        if not untouched(self, Processor) or not fused.rolls(list(self), *latent):
-            return None
-        return fused.roll(list(self), self.repeats, latent.state, wanted)
-
-    def pack(self, state: Float[Tensor, "B Z d"]) -> list[fused.Packed] | None:
-        """The parameters as kernels take them, where kernels step this state."""
-        if not all(fused.fits_itself(block, state) for block in self):
-            return None
-        return [fused.pack(block) for block in self]
-
-    def regions(self) -> Iterator[nn.Module]:
-        """Itself where it is tied, so that gradients add up within; else its blocks, which share
-        what is compiled for the first of them."""
-        if self.repeats > 1:
-            yield self
-        else:
-            yield from self
 
 
 class Attentive(LatentOperator):

@@ -17,9 +17,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.models._attentive import Attentive, Encoder, Prepare, Settings
+from ipot.models._attentive import Attentive, Encoder, Prepare
 from ipot.models._checks import positive
 from ipot.models._local import start_local
+from ipot.models._settings import Settings
 from ipot.models.base import Latent, without_queries
 from ipot.nn.chunks import chunk_size, streams
 from ipot.nn.mesh import Laid

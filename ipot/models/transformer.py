@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.models._attentive import Attentive, Encoder, Settings
+from ipot.models._attentive import Attentive, Encoder
 from ipot.models._local import start_local
+from ipot.models._settings import Settings
 from ipot.models.base import Latent
 from ipot.nn.ready import Ready
 from ipot.nn.split import Split

@@ -1,0 +1,62 @@
+"""The sizes and choices that IPOT and a transformer without inducing points share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ipot.errors import Unsupported
+from ipot.models._checks import divided, frequencies, positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The sizes and choices that both have."""
+
+    width: int = 128
+    """Channels of the latent state."""
+    blocks: int = 4
+    """Self-attention blocks of the processor, applied at every step."""
+    heads: int = 8
+    """Heads of the processor."""
+    cross_heads: int = 4
+    """Heads of encoder and decoder."""
+    cross_head_width: int | None = None
+    """Channels of a head in encoder and decoder; None divides the width among the heads."""
+    cross_gain: float = 2.0
+    """Factor on the initial query and key projections of encoder and decoder: the larger, the
+    fewer points they attend to at first. At 1 they attend to almost all alike."""
+    bins: tuple[int, ...] = (16,)
+    """Frequencies of the position features, for each dimension or one number for all."""
+    max_frequency: tuple[float, ...] = (32.0,)
+    """Twice the highest frequency, for each dimension or one number for all."""
+    coordinates: Literal["unit", "raw"] = "unit"
+    """unit: map the domain to [-1, 1] and honour periods; raw: take coordinates as they come."""
+    feed_forward: int = 2
+    """Multiplier of the feed-forwards in processor and decoder."""
+    encoder_feed_forward: int = 2
+    """Multiplier of the feed-forward in the encoder."""
+    tied: bool = False
+    """One block applied `blocks` times, instead of as many different ones."""
+    lifted: bool = True
+    """Lift inputs and queries to the width by a small network before they are attended to."""
+    decoder: Literal["full", "narrow"] = "full"
+    """full: residual at full width, then a head; narrow: straight to the output channels."""
+    local: bool = True
+    """Start with attention to what is near, instead of to everything alike; needs lifted."""
+    output_scale: float = 1.0
+    """A fixed factor on the output."""
+
+    def __post_init__(self) -> None:
+        positive(self, "width", "blocks", "heads", "cross_heads", "feed_forward")
+        positive(self, "encoder_feed_forward", "cross_gain")
+        frequencies(self)
+        divided(self)
+        if self.cross_head_width is not None and self.cross_head_width < 1:
+            raise Unsupported(f"model.cross_head_width must be positive: {self.cross_head_width}")
+        if self.local and not self.lifted:
+            raise Unsupported("model.local starts from lifted inputs: add --model.no-local")
+        if self.decoder == "full" and not self.lifted:
+            raise Unsupported(
+                "model.decoder full adds lifted queries to their update: add --model.decoder narrow"
+            )
