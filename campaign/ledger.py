@@ -1,0 +1,120 @@
+"""What all runs of the campaign add up to, in `results/campaign.json`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from campaign.runner import Tally, verdict_names
+
+LEDGER = Path(__file__).parents[1] / "results" / "campaign.json"
+
+
+def read(file: Path = LEDGER) -> list[dict[str, Any]]:
+    """All runs so far."""
+    return json.loads(file.read_text()) if file.exists() else []
+
+
+def next_case(runs: list[dict[str, Any]], seed: int, attack: str) -> int:
+    """Where a seed goes on with an attack."""
+    done = [
+        r["attacks"][attack]["last"] for r in runs if r["seed"] == seed if attack in r["attacks"]
+    ]
+    return max(done, default=0)
+
+
+def add(seed: int, tallies: list[Tally], file: Path = LEDGER) -> None:
+    """Write one more run down."""
+    if not any(t.tried for t in tallies):
+        return
+    import torch
+
+    record = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": "python -m campaign " + " ".join(sys.argv[1:]),
+        "seed": seed,
+        "commit": _commit(),
+        "machine": f"{os.cpu_count()} cores, {_processor()}",
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "attacks": {
+            t.attack: {
+                "counted": t.counted,
+                "first": t.first,
+                "last": t.last,
+                "seconds": round(t.seconds, 1),
+                "slowest": round(t.slowest, 2),
+                **{name: t.verdicts[name] for name in verdict_names() if t.verdicts[name]},
+            }
+            for t in tallies
+            if t.tried
+        },
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_suffix(".tmp")
+    temporary.write_text(json.dumps([*read(file), record], indent=1) + "\n")
+    os.replace(temporary, file)
+
+
+def table(rows: list[tuple[str, str, Counter[str]]]) -> str:
+    """A table in Markdown: attack, what was counted, and how the cases ended."""
+    names = verdict_names()
+    lines = [
+        f"| attack | tried | {' | '.join(names)} |",
+        "|---|" + "--:|" * (len(names) + 1),
+    ]
+    for attack, counted, verdicts in rows:
+        cells = " | ".join(f"{verdicts[name]:,}" for name in names)
+        lines.append(f"| {attack} ({counted}) | {sum(verdicts.values()):,} | {cells} |")
+    return "\n".join(lines)
+
+
+def summed(runs: list[dict[str, Any]]) -> list[tuple[str, str, Counter[str]]]:
+    """The rows of all runs together, and behind them the sum of each thing that is counted."""
+    rows: dict[str, Counter[str]] = {}
+    counted: dict[str, str] = {}
+    for run in runs:
+        for attack, result in run["attacks"].items():
+            counted[attack] = result["counted"]
+            verdicts = rows.setdefault(attack, Counter())
+            verdicts.update({name: result.get(name, 0) for name in verdict_names()})
+    totals: dict[str, Counter[str]] = {}
+    for attack, verdicts in rows.items():
+        totals.setdefault(counted[attack], Counter()).update(verdicts)
+    return [
+        *((attack, counted[attack], rows[attack]) for attack in sorted(rows)),
+        *(("all", what, verdicts) for what, verdicts in sorted(totals.items())),
+    ]
+
+
+def _commit() -> str:
+    """The commit, with a plus where files were changed since."""
+    root = Path(__file__).parents[1]
+    try:
+        said = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--abbrev=7"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return said.rpartition("-g")[2] or said
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,137 @@
+"""The campaign itself: every way in which a case can end is told apart, kept and made small."""
+
+import json
+import os
+import time
+from collections import Counter
+
+import pytest
+
+from campaign import ledger, runner
+from campaign.attack import MIB, Attack, Lost, Verdict, all_attacks, nth_case
+from ipot.errors import DataError
+
+pytestmark = pytest.mark.plain  # the shape checker has nothing to check in the campaign
+
+
+class Fake(Attack):
+    """Does what the case says."""
+
+    name = "fake"
+    counted = "fakes"
+    seconds = 1.0
+    memory = 64 * MIB
+
+    def draw(self, random):
+        return {"do": random.choice(["nothing", "refuse"]), "changes": [1, 2, 3, 4, 5, 6]}
+
+    def run(self, case, place):
+        assert not list(place.scratch.iterdir())
+        (place.scratch / "left").mkdir()
+        if 4 not in case["changes"]:
+            return None
+        match case["do"]:
+            case "refuse":
+                raise DataError("not this")
+            case "lose":
+                raise Lost("gone")
+            case "raise":
+                raise ZeroDivisionError
+            case "hang":
+                time.sleep(60)
+            case "die":
+                os.abort()
+            case "take":
+                bytearray(128 * MIB)
+            case "need":
+                bytearray(128 * MIB)
+                return 128 * MIB
+        return None
+
+
+@pytest.mark.parametrize(
+    ("do", "verdict"),
+    [
+        ("nothing", Verdict.SURVIVED),
+        ("refuse", Verdict.REFUSED),
+        ("lose", Verdict.LOST),
+        ("raise", Verdict.FOREIGN),
+        ("hang", Verdict.HUNG),
+        ("die", Verdict.CRASHED),
+        ("take", Verdict.MEMORY),
+        ("need", Verdict.SURVIVED),
+    ],
+)
+def test_every_end_is_told_apart(do, verdict):
+    assert runner.replay(Fake(), {"do": do, "changes": [4]}).verdict is verdict
+
+
+def test_cases_behind_one_that_dies_are_tried(tmp_path):
+    ends = ["nothing", "die", "refuse", "die", "nothing"]
+    cases = [(i, {"do": do, "changes": [4]}) for i, do in enumerate(ends)]
+    found = list(runner.outcomes(Fake(), cases, tmp_path))
+    assert [o.index for o in found] == [0, 1, 2, 3, 4]
+    assert [o.verdict.value for o in found] == [
+        *("survived", "crashed", "refused", "crashed", "survived"),
+    ]
+
+
+def test_a_finding_is_made_small_and_kept(tmp_path):
+    class Losing(Fake):
+        def draw(self, random):
+            return super().draw(random) | {"do": "lose"}
+
+    tally = runner.run_attack(Losing(), 1, seconds=60, most=5, found=tmp_path)
+    assert tally.verdicts == Counter(lost=5)
+    (file,) = tmp_path.glob("*.json")  # five of one kind, and all are the same when small
+    content = json.loads(file.read_text())
+    assert content["attack"] == "fake"
+    assert content["case"] == {"do": "lose", "changes": [4]}
+
+
+def test_the_same_seed_draws_the_same_cases_and_goes_on(tmp_path):
+    assert nth_case(Fake(), 3, 7) == nth_case(Fake(), 3, 7)
+    drawn = [nth_case(Fake(), 3, i)["do"] for i in range(20)]
+    assert len(set(drawn)) == 2
+    file = tmp_path / "ledger.json"
+    for count in (5, 7):
+        start = ledger.next_case(ledger.read(file), 3, "fake")
+        tally = runner.run_attack(Fake(), 3, seconds=60, first=start, most=count, found=tmp_path)
+        ledger.add(3, [tally], file)
+    one, two = (r["attacks"]["fake"] for r in ledger.read(file))
+    assert one["first"] == 0
+    assert two["first"] == one["last"] >= 5
+    assert ledger.next_case(ledger.read(file), 4, "fake") == 0  # another seed starts anew
+    *_, (attack, counted, verdicts) = ledger.summed(ledger.read(file))
+    assert (attack, counted, sum(verdicts.values())) == ("all", "fakes", 12)
+    assert "| fake (fakes) | 12 |" in ledger.table(ledger.summed(ledger.read(file)))
+
+
+def test_processes_side_by_side_try_every_case_once(tmp_path):
+    tally = runner.run_attack(Fake(), 5, seconds=60, most=3 * runner.CHUNK, jobs=2, found=tmp_path)
+    assert tally.tried == 3 * runner.CHUNK
+    drawn = Counter(nth_case(Fake(), 5, i)["do"] for i in range(3 * runner.CHUNK))
+    assert tally.verdicts == Counter(survived=drawn["nothing"], refused=drawn["refuse"])
+
+
+def test_the_clock_ends_it(tmp_path):
+    class Slow(Fake):
+        def run(self, case, place):
+            time.sleep(0.05)
+
+    tally = runner.run_attack(Slow(), 1, seconds=0.3, found=tmp_path)
+    assert 1 <= tally.tried < runner.CHUNK
+
+
+def test_an_attack_that_cannot_be_prepared_is_an_error(tmp_path):
+    class Unready(Fake):
+        def prepare(self, shared):
+            raise OSError("no disk")
+
+    with pytest.raises(RuntimeError, match="no disk"):
+        runner.run_attack(Unready(), 1, seconds=1, found=tmp_path)
+
+
+def test_names_of_attacks_are_unique():
+    attacks = all_attacks()
+    assert all(name == attack.name for name, attack in attacks.items())
