@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check tests slow docs clean help
+.PHONY: demo test check tests campaign slow docs clean help
 
 help:            ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -15,7 +15,7 @@ demo: $(VENV)/.core   ## generate, train, evaluate: a table and demo/demo.png in
 
 test: check tests     ## the checks, then the tests
 
-check: $(VENV)/.dev   ## format, lint, types, import layers
+check: $(VENV)/.dev docs   ## format, lint, types, import layers, documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyrefly check
@@ -26,6 +26,11 @@ check: $(VENV)/.dev   ## format, lint, types, import layers
 tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m "not (compile or plain or slow)" --jaxtyping-packages=ipot,beartype.beartype
 	$(BIN)/python -m pytest -n 2 -m "(compile or plain) and not slow"
+	$(BIN)/python -m campaign --minutes 1 --no-ledger --found campaign/found
+
+# Minutes unless HOURS says otherwise; SEED goes on where that seed stopped.
+campaign: $(VENV)/.dev   ## kill, starve and mislead the package for MINUTES (default 5) or HOURS, and count what came of it
+	$(BIN)/python -m campaign $(if $(HOURS),--hours $(HOURS),--minutes $(or $(MINUTES),5)) $(if $(SEED),--seed $(SEED))
 
 slow: $(VENV)/.dev    ## the slow tests: published statistics and larger sizes, about a quarter of an hour
 	$(BIN)/python -m pytest -n 2 -m slow
