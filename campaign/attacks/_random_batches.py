@@ -141,11 +141,11 @@ def _values(batch: Case, count: int, channels: int, random: torch.Generator) -> 
     return ((normal.double() + batch["offset"]) * batch["scale"]).float()
 
 
-def clean(samples: list[Any]) -> Any:
-    """The batch, with zeros where there is padding."""
+def clean(samples: list[Any], device: torch.device | str = "cpu") -> Any:
+    """The batch on a device, with zeros where there is padding."""
     from ipot.samples import collate
 
-    batch = collate(samples)
+    batch = collate(samples).to(device)
     same = all(s.queries is s.points for s in samples)
     return replace(batch, queries=batch.points) if same else batch
 

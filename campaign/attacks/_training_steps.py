@@ -32,7 +32,7 @@ KIND = "step"
 def try_steps(case: Case, model: Any, samples: list[Any], device: torch.device) -> None:
     """Some steps in a row, each from wherever the one before has led."""
     step, draws, optimizer = _trainer(case, model, samples, device)
-    batch = clean(samples).to(device)
+    batch = clean(samples, device)
     for number in range(case["steps"]):
         before = _state(model, optimizer)
         yardstick = _expected(case, model, batch)
@@ -63,7 +63,7 @@ def _trainer(case: Case, model: Any, samples: list[Any], device: torch.device) -
     from ipot.training.update import make_optimizer
 
     ragged = case["batch"]["layout"] == "ragged"
-    data: Any = Ragged(samples) if ragged else Stacked(clean(samples).to(device))
+    data: Any = Ragged(samples) if ragged else Stacked(clean(samples, device))
     if ragged and case["packed"] and unpackable(data) is None:
         data = Packed(data, device=device, batch=len(samples))
     kind = "graph" if device.type == "cuda" and data.resident and case["captured"] else "eager"

@@ -119,7 +119,7 @@ class Accelerated(Attack):
             with rounded_attention(rounding.unit, seed):
                 return ask(nudged(model, rounding.unit, seed), wide, case, exactly)
 
-        cast, batch = case["cast"], clean(samples).to(device)
+        cast, batch = case["cast"], clean(samples, device)
         wide, rounding = batch.astype(torch.float64), HALF if cast else SINGLE
         yardstick = Yardstick(
             ask(doubled(model), wide, case, exactly),
@@ -159,7 +159,7 @@ class OnCPU(Accelerated):
     """C++ in float32 and bf16, blocks, chunks, folded meshes, joined parameters."""
 
     name = "accelerated: cpu"
-    share = 10.0
+    share = 8.0
     seconds = 30.0
     memory = 256 * MIB
     device = "cpu"
@@ -185,7 +185,7 @@ class OnCUDA(Accelerated):
     """
 
     name = "accelerated: cuda"
-    share = 10.0
+    share = 2.0
     seconds = 120.0
     memory = 16384 * MIB
     limited = False
