@@ -42,7 +42,14 @@ class Verdict(StrEnum):
 
 
 class Lost(Exception):
-    """Raised by an attack where something was lost or an answer was wrong."""
+    """Raised by an attack where something was lost or an answer was wrong.
+
+    Findings of one `kind` count as alike; without one, those raised at the same place do.
+    """
+
+    def __init__(self, said: str, kind: str = "") -> None:
+        super().__init__(said)
+        self.kind = kind
 
 
 @dataclass(frozen=True)
