@@ -14,8 +14,9 @@ from campaign.attacks._random_models import BOUND, GRIDDED, spec_of
 
 SCALES = (1.0, 1.0, 1.0, 1.0, 1e-30, 1e-10, 1e-3, 1e3, 1e10, 1e18, 1e30)
 OFFSETS = (0.0, 0.0, 0.0, 0.0, 10.0, 1e3, 1e6)
-RUBBISH = ("zeros", "other", "nan")
-"""What stands where there is padding."""
+RUBBISH = ("zeros", "other")
+"""What stands where there is padding: numbers. NaN is not promised to be harmless, since zero times
+NaN is NaN in the formula too, and `collate` pads with zeros."""
 WITHOUT_POINTS = ("ipot", "transformer", "perceiver_io")
 """Models that can answer from parameters alone."""
 NEIGHBOURHOOD = 5
@@ -150,23 +151,17 @@ def clean(samples: list[Any], device: torch.device | str = "cpu") -> Any:
     return replace(batch, queries=batch.points) if same else batch
 
 
-def spoiled(batch: Any, case: Case, *, trained: bool) -> Any:
-    """The batch with rubbish where there is padding, and its numbers elsewhere in memory.
-
-    No NaN where gradients are asked for: those of a product with it are NaN, whatever is masked.
-    """
+def spoiled(batch: Any, case: Case) -> Any:
+    """The batch with rubbish where there is padding, and its numbers elsewhere in memory."""
     kind, memory = case["batch"]["rubbish"], case["batch"]["memory"]
-    if kind == "nan" and trained:
-        kind = "other"
     same = batch.queries is batch.points
     changes: dict[str, Any] = {}
     if kind != "zeros" and batch.point_mask is not None:
         nothing = ~batch.point_mask.unsqueeze(-1)
         # Of the size of the others: what overflows in the padding is NaN behind the first norm.
         value = (case["batch"]["offset"] - 7.0) * case["batch"]["scale"]
-        rubbish = (float("nan"), float("nan")) if kind == "nan" else (-7e3, value)
-        changes["points"] = torch.where(nothing, rubbish[0], batch.points)
-        changes["values"] = torch.where(nothing, rubbish[1], batch.values)
+        changes["points"] = torch.where(nothing, -7e3, batch.points)
+        changes["values"] = torch.where(nothing, value, batch.values)
     if kind != "zeros" and batch.query_mask is not None and not same:
         nothing = ~batch.query_mask.unsqueeze(-1)
         nothing = nothing.unsqueeze(1) if batch.queries.ndim == 4 else nothing

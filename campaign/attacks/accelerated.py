@@ -127,7 +127,7 @@ class Accelerated(Attack):
             rounding,
             sensitive,
         )
-        given = spoiled(batch, case, trained=case["check"] == "gradients")
+        given = spoiled(batch, case)
         try:
             with _ways.taken(case, device):
                 found = ask(model, given, case, _ways.answer_of(case))
@@ -136,8 +136,7 @@ class Accelerated(Attack):
                 kind = f"{case['way']}, refused"
                 raise Lost(f"{kind}, and the plain way is not: {error}", kind) from error
             raise
-        poisoned = given.point_mask is not None and not bool(given.values.isfinite().all())
-        yardstick.compare(found, "NaN in the padding" if poisoned else case["way"])
+        yardstick.compare(found, case["way"])
 
     def _steps(self, case: Case, model: Any, samples: list[Any], device: torch.device) -> None:
         from ipot.errors import Unsupported

@@ -21,7 +21,7 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """The answer, and the logarithm of the sum of the weights."""
     query, pairs = side_by_side(query), side_by_side(pairs)
-    value = values_of(pairs, value, sizes)
+    value, mask = values_of(pairs, value, sizes), _whole(mask)
     blocks = forward_blocks(sizes)
     rows, columns = blocks.short, blocks.long
     if not sizes.gather:
@@ -81,6 +81,11 @@ def forward(
     return out, lse
 
 
+def _whole(mask: Tensor | None) -> Tensor | None:
+    """A mask with its rows one behind the other, as the kernels read it; parts of one are not."""
+    return None if mask is None else mask.contiguous()
+
+
 def backward(
     plan: Plan,
     sizes: Sizes,
@@ -96,7 +101,7 @@ def backward(
     dvalue: Tensor,
 ) -> None:
     """Write the parts of the gradients, each (parts, B, rows, channels)."""
-    narrow = sizes.narrow and not sizes.gather
+    narrow, mask = sizes.narrow and not sizes.gather, _whole(mask)
     way = {} if narrow else {"GATHER": sizes.gather}
     (narrow_backward_kernel if narrow else backward_kernel)[(plan.programs,)](
         *(query, pairs, value, mask if mask is not None else pairs, out, gradient, lse),

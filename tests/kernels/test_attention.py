@@ -21,7 +21,8 @@ def draw(shared, b, m, n, heads, e, f, dtype=torch.float32, masked=False):
     pairs = torch.randn(b, n, heads * (e + f), device=DEVICE, dtype=dtype)
     mask = None
     if masked:
-        mask = torch.rand(b, n, device=DEVICE) < 0.6
+        # A part of a wider one, as inputs that are streamed have it.
+        mask = (torch.rand(b, n + 5, device=DEVICE) < 0.6)[:, 2 : n + 2]
         mask[:, 0] = True
     return query.requires_grad_(), pairs.requires_grad_(), mask
 
