@@ -209,6 +209,8 @@ def _status(name: str) -> int:
 
 def _innermost(error: BaseException) -> str:
     """The kind of an error and the last line of ours that it passed through."""
+    if isinstance(error, Lost) and error.kind:
+        return f"Lost: {error.kind}"
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if "/ipot/" in f.filename or "/campaign/" in f.filename]
     last = (ours or frames)[-1]
