@@ -89,11 +89,11 @@ def labelled(parts: dict[str, Any]) -> Any:
     return xr.Dataset({"t": field}, {n: (n, parts[n]) for n in ("time", "lat", "lon")})
 
 
-def fit_all(folder: Path) -> None:
-    """Fit a model to every base, and save it."""
+def fit_all(folder: Path, only: tuple[str, ...] = BASES) -> None:
+    """Fit a model to every base, or to some, and one to a series; and save them."""
     import ipot
 
-    for base in BASES:
+    for base in only:
         data = ipot.Dataset.from_arrays(**arrays(base))
         model = fitted(data)
         model.calibrate(data)

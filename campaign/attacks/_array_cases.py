@@ -160,7 +160,9 @@ def fingerprint(value: Any) -> Any:
         if value.is_nested or value.is_meta or value.layout != torch.strided or value.is_quantized:
             return str(value.layout)
         few = value if value.numel() <= LARGE else value[(slice(0, 1),) * value.ndim]
-        kept = few.detach().resolve_neg().resolve_conj().contiguous()
+        kept = (
+            few.detach().resolve_neg().resolve_conj().clone(memory_format=torch.contiguous_format)
+        )
         raw = kept.reshape(-1).view(torch.uint8).numpy() if kept.numel() else np.zeros(0)
         said = str((value.dtype, value.shape, value.stride(), value.requires_grad))
         return said, hashlib.sha1(raw.tobytes()).hexdigest()

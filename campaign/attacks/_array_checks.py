@@ -88,6 +88,8 @@ def holds(data: Any, meant: Given) -> None:
         if plain is None or (name == "points" and not len(data[0].points)):
             continue
         found = in_own_units(data, name)
+        if not found[0].size:
+            continue
         wanted = [_own(name, plain, i, f, count) for i, f in enumerate(found)]
         channels = found[0].shape[-1]
         _close(name, [f.reshape(-1, channels) for f in found], wanted, _precision(meant, name))

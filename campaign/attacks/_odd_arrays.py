@@ -44,10 +44,11 @@ def _cast(dtype: Any) -> Guise:
 def whole(a: np.ndarray, dtype: str) -> np.ndarray:
     """An array as whole numbers that its dtype and float64 can hold."""
     limits = np.iinfo(dtype)
-    few = FEW if a.size and np.nanmax(np.abs(a), initial=0) <= 2 else 1
+    few = FEW if np.nan_to_num(np.abs(a)).max(initial=0) <= 2 else 1
     low, high = max(limits.min, -(2**52)), min(limits.max, 2**52)
     with np.errstate(all="ignore"):
-        return np.clip(np.nan_to_num(a * few), low, high).round().astype(dtype)
+        near = np.clip(np.nan_to_num(a * few), low, high)
+        return np.asarray(near).round().astype(dtype).reshape(a.shape)
 
 
 def _whole(dtype: str, order: str = "=") -> Guise:
@@ -115,7 +116,7 @@ KEPT: dict[str, Guise] = {
 
 
 def _bools(a: np.ndarray, random: Random, folder: Path) -> tuple[Any, np.ndarray]:
-    found = a > (np.median(a) if a.size else 0)
+    found = np.asarray(a > (np.median(a) if a.size else 0))
     return found, found.astype(np.float64)
 
 

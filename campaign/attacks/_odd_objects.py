@@ -147,7 +147,7 @@ def _itself(a: np.ndarray, random: Random) -> Any:
 
 
 def _ragged(a: np.ndarray, random: Random) -> Any:
-    rows = a.reshape(len(a), -1).tolist() if a.ndim else [[1.0]]
+    rows = a.reshape(len(a), -1).tolist() if a.size and a.ndim else [[1.0]]
     return [*rows, [1.0] * (len(rows[0]) + 1 if rows else 1), 2.0]
 
 
@@ -215,7 +215,7 @@ NONSENSE: dict[str, Maker] = {
     "tensor nested": lambda a, random: torch.nested.nested_tensor(
         [torch.zeros(2, 2), torch.zeros(3, 2)]
     ),
-    "tensor of one element, dense nowhere": lambda a, random: torch.sparse_coo_tensor(
+    "tensor sparse with nan": lambda a, random: torch.sparse_coo_tensor(
         torch.zeros(2, 1, dtype=torch.long), torch.tensor([float("nan")]), (2, 2)
     ),
     "absurd rows": _absurd,
