@@ -112,7 +112,8 @@ def _changed(family: str, oddity: str, a: np.ndarray, random: Random, folder: Pa
         value = _other_dates(a, random)
         return value, value
     if family in ("kept", "guise"):
-        return make(np.asarray(a, np.float64), random, folder)
+        value, plain = make(np.asarray(a, np.float64), random, folder)
+        return value, np.asarray(plain)  # numpy makes numbers of arrays without axes
     if family in ("numbers", "shape"):
         value = np.asarray(make(a, random))
         return value, value

@@ -178,21 +178,8 @@ class Score(Door):
     def call(self, base, arguments, folder):
         from ipot.evaluation.evaluate import score
 
-        with np.errstate(all="ignore"):
-            pair = [
-                a if isinstance(a, torch.Tensor) else torch.tensor(a.astype(np.float32))
-                for a in arguments.values()
-                if (isinstance(a, torch.Tensor) and not a.is_complex())
-                or (type(a) is np.ndarray and a.dtype.kind in "fiub")
-            ]
-        if (
-            len(pair) < 2
-            or pair[0].shape != pair[1].shape
-            or pair[0].ndim != 4
-            or any(
-                p.layout != torch.strided or p.is_nested or p.is_meta or not p.numel() for p in pair
-            )
-        ):
+        pair = [_scorable(a) for a in arguments.values()]
+        if any(p is None for p in pair) or pair[0].shape != pair[1].shape:
             return None  # a model has no such answers
         return score([(pair[0], pair[1], None, None)]), pair
 
@@ -208,6 +195,16 @@ class Score(Door):
         found = np.array(scores.per_sample)
         if not np.allclose(found, wanted, rtol=1e-6, atol=1e-150):
             raise Lost(f"the relative error is {wanted}, and {found} is said")
+
+
+def _scorable(a: Any) -> Any:
+    """What a model might answer as a tensor; None for anything else."""
+    if type(a) is np.ndarray and a.dtype.kind in "fiub":
+        with np.errstate(all="ignore"):
+            a = torch.tensor(a.astype(np.float32))
+    if not isinstance(a, torch.Tensor) or a.is_nested or a.is_meta or a.is_complex():
+        return None
+    return a if a.layout == torch.strided and a.ndim == 4 and a.numel() else None
 
 
 class Training(Door):
