@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from pathlib import Path
 from random import Random
@@ -32,10 +33,13 @@ class OddArrays(Attack):
     name = "arrays: doors"
     counted = "odd arrays"
     share = 7.0
+    seconds = 20.0  # of milliseconds: on a machine that others use as well nothing else is sure
     doors: ClassVar[dict[str, doors.Door]] = DOORS
 
     def warm(self) -> None:
         """Import the front doors and what they import when they are used."""
+        # pandas imports pyarrow, whose allocator starts a thread; a fork must find none.
+        os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
         for module in WARM:
             importlib.import_module(module)
 
