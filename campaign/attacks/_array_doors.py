@@ -116,7 +116,10 @@ class Choice(Door):
     def call(self, base, arguments, folder):
         data = _mesh_data()
         if base == "split":
-            given = {n: v.item() if type(v) is np.ndarray else v for n, v in arguments.items()}
+            given = {
+                n: v.item() if type(v) is np.ndarray and v.size == 1 else v
+                for n, v in arguments.items()
+            }
             return data.split(given["train"], seed=given["seed"])
         index = arguments["index"]
         return data[index] if base == "index" else data.select(index)
