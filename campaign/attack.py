@@ -86,8 +86,17 @@ class Attack(ABC):
         """Why it cannot run on this machine; None where it can."""
         return None
 
+    def warm(self) -> None:  # noqa: B027 (most attacks need nothing)
+        """Import what is slow to import, in the process that all cases are forked from.
+
+        It must start no thread.
+        """
+
     def prepare(self, shared: Path) -> None:  # noqa: B027 (most attacks need nothing)
         """Make what all cases read, once for each campaign."""
+
+    def load(self, shared: Path) -> None:  # noqa: B027 (most attacks need nothing)
+        """Read what `prepare` made, once for each process that cases are forked from."""
 
     @abstractmethod
     def draw(self, random: Random) -> Case:
