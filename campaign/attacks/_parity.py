@@ -148,17 +148,15 @@ class Yardstick:
 
     def compare(self, found: Numbers, kind: str) -> None:
         """Raise `Lost` where numbers are further away than rounding explains."""
-        suspects = {}
+        suspects, overflown = {}, self._overflown()
         for name, exact in self.exact.items():
             ok = self._usable(name)
             if not bool(ok.any()):
                 continue
             what = ANSWER if name == ANSWER else "gradients"
-            given = found[name].double()
-            size = self._size(name, ok)
-            honest = float((self.plain[name].double() - exact)[ok].abs().max()) / size
+            given, size, honest = found[name].double(), self._size(name, ok), self._honest(name)
             if not bool(given[ok].isfinite().all()):
-                if honest > OVERFLOWN:
+                if overflown:
                     continue
                 raise Lost(f"{kind}: {name} not finite", f"{kind}, {what} not finite")
             error = float((given - exact)[ok].abs().max()) / size
@@ -180,6 +178,17 @@ class Yardstick:
                     f"{honest:.2g}, and {spread:.2g} if weights and scores are rounded",
                     f"{kind}, {what} differ",
                 )
+
+    def _honest(self, name: str) -> float:
+        """The error of the plain path, as a part of the largest entry."""
+        ok = self._usable(name)
+        if not bool(ok.any()):
+            return 0.0
+        error = (self.plain[name].double() - self.exact[name])[ok].abs().max()
+        return float(error) / self._size(name, ok)
+
+    def _overflown(self) -> bool:
+        return any(self._honest(name) > OVERFLOWN for name in self.exact)
 
     def _usable(self, name: str) -> Tensor:
         """Where the plain path is finite; gradients mix everything, so all of them or none."""
