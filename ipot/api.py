@@ -26,7 +26,7 @@ from ipot.problems.base import GridProblem, Problem
 from ipot.recipes.experiment import Experiment, experiment, restore, resume, run
 from ipot.recipes.studies import Question, ask, warn_outside
 from ipot.samples import Batch, Sample
-from ipot.saved.folder import CONFIG, FILES, WEIGHTS, is_saved, read_folder
+from ipot.saved.folder import CONFIG, FILES, WEIGHTS, looks_saved, read_folder
 from ipot.saved.hub import commit_of, fetch_from_hub
 from ipot.spec import Need
 
@@ -181,7 +181,7 @@ def load(
         raise UnknownName(f"unknown weights {weights!r}. Known: {', '.join(WEIGHTS_OF_A_RUN)}")
     refuse_run(path)
     _refuse_no_model(path)
-    if is_saved(path):
+    if looks_saved(path):
         if weights != "best":
             raise Unsupported(
                 f"weights={weights!r} is for the folder of a run, and {path} is a saved model, "

@@ -133,7 +133,8 @@ class Run:
         if type(found) is not int or found != FORMAT:
             raise RunError(
                 f"{self.path} has layout version {str(found)[:60]}; this ipot "
-                f"({__version__}) reads version {FORMAT}. Use the release that wrote it, or train again."
+                f"({__version__}) reads version {FORMAT}. Use the release that wrote it, or train "
+                "again."
             )
         return content
 

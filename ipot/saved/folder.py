@@ -26,6 +26,7 @@ from ipot.errors import RunError
 from ipot.evaluation.conformal import Conformal
 from ipot.models import _shapes as shapes
 from ipot.models.base import Operator
+from ipot.safe_read import read_bytes
 from ipot.saved import checksums, weights
 from ipot.saved.card import card, scales_of
 from ipot.saved.config_file import (
@@ -98,6 +99,16 @@ def is_saved(path: Path | str) -> bool:
     try:
         return read_json(Path(path) / CONFIG).get("kind") == KIND
     except RunError:
+        return False
+
+
+def looks_saved(path: Path | str) -> bool:
+    """The same, also where config.json is damaged: what is told then is of a saved model."""
+    if is_saved(path):
+        return True
+    try:
+        return json.dumps(KIND).encode() in read_bytes(Path(path) / CONFIG)
+    except (RunError, FileNotFoundError):
         return False
 
 
