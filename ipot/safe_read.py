@@ -147,7 +147,12 @@ def what_is_odd(content: Any) -> str:
                         return f"a name in {_place(link) or 'it'} is no text ({key!r})"
                     left.append((inner, (link, f".{key}"), depth + 1))
             else:
-                left += [(inner, (link, f"[{i}]"), depth + 1) for i, inner in enumerate(value)]
+                # Not the numbers of a long list: they cannot be odd, and would take memory.
+                left += [
+                    (inner, (link, f"[{i}]"), depth + 1)
+                    for i, inner in enumerate(value)
+                    if isinstance(inner, dict | list | str)
+                ]
         elif isinstance(value, str) and not _encodes(value):
             return f"{_place(link) or 'it'} is no text: it holds half of a character ({value!r})"
     return ""
