@@ -26,8 +26,8 @@ from ipot.problems.base import GridProblem, Problem
 from ipot.recipes.experiment import Experiment, experiment, restore, resume, run
 from ipot.recipes.studies import Question, ask, warn_outside
 from ipot.samples import Batch, Sample
-from ipot.saved.folder import CONFIG, FILES, WEIGHTS, is_saved, read_folder
-from ipot.saved.hub import fetch_from_hub
+from ipot.saved.folder import CONFIG, FILES, WEIGHTS, looks_saved, read_folder
+from ipot.saved.hub import commit_of, fetch_from_hub
 from ipot.spec import Need
 
 WHOLE_ROWS = 1 << 21
@@ -163,34 +163,48 @@ class Surrogate:
 
 
 def load(
-    path: Path | str, *, device: str = "auto", weights: str = "best", trusted: bool = False
+    path: Path | str,
+    *,
+    device: str = "auto",
+    weights: str = "best",
+    trusted: bool = False,
+    edited: bool = False,
 ) -> Surrogate | Fitted:
     """A trained operator: a `Surrogate` from the folder of a run, a `Fitted` from a saved model.
 
-    A saved model whose code lives outside this package is loaded only where it is `trusted`.
+    A folder that names code outside this package is loaded only where it is `trusted`. A saved
+    model whose files were changed after it was saved is loaded only as `edited`.
     """
     place, path = choose(device), path_given("path", path)
-    trusted = flag("trusted", trusted)
+    trusted, edited = flag("trusted", trusted), flag("edited", edited)
     if weights not in WEIGHTS_OF_A_RUN:
         raise UnknownName(f"unknown weights {weights!r}. Known: {', '.join(WEIGHTS_OF_A_RUN)}")
     refuse_run(path)
     _refuse_no_model(path)
-    if is_saved(path):
+    if looks_saved(path):
         if weights != "best":
             raise Unsupported(
                 f"weights={weights!r} is for the folder of a run, and {path} is a saved model, "
                 "which has its best weights alone: leave it out"
             )
-        return _fitted(path, place, trusted=trusted)
-    model, settings = restore(path, place, weights)
+        return _fitted(path, place, trusted=trusted, edited=edited)
+    model, settings = restore(path, place, weights, trusted=trusted)
     return Surrogate(model, settings, place)
 
 
 def from_pretrained(
-    repo_id: str, *, revision: str | None = None, device: str = "auto"
+    repo_id: str, *, revision: str | None = None, device: str = "auto", edited: bool = False
 ) -> Surrogate | Fitted:
-    """A saved model from the Hugging Face Hub; `ipot.saved.hub.push_to_hub` puts one there."""
-    return load(fetch_from_hub(repo_id, revision), device=device)
+    """A saved model from the Hugging Face Hub; `ipot.saved.hub.push_to_hub` puts one there.
+
+    `revision` is a commit, a branch or a tag. The commit that was taken is kept as `revision` in
+    `model.about`; without one asked for, the log says which it was. Code is never fetched.
+    """
+    folder = fetch_from_hub(repo_id, revision)
+    model = load(folder, device=device, edited=edited)
+    if isinstance(model, Fitted) and (commit := commit_of(folder, repo_id, revision)):
+        model.about |= {"repository": repo_id, "revision": commit}
+    return model
 
 
 def _refuse_no_model(path: Path) -> None:
@@ -208,8 +222,8 @@ def _refuse_no_model(path: Path) -> None:
     raise RunError(f"{path} holds no {CONFIG}. {wanted}{where}")
 
 
-def _fitted(path: Path, place: torch.device, *, trusted: bool) -> Fitted:
-    model, saved = read_folder(path, place, trusted=trusted)
+def _fitted(path: Path, place: torch.device, *, trusted: bool, edited: bool) -> Fitted:
+    model, saved = read_folder(path, place, trusted=trusted, edited=edited)
     return Fitted(
         model,
         saved.model,

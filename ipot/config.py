@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
-from ipot import files
-from ipot.errors import RunError
+from ipot import files, safe_read
+from ipot.errors import IpotError, RunError
+from ipot.typed_json import from_value, hints_of, shown
 from ipot.version import __version__
 
+LARGEST = 1 << 22
+"""Bytes of a run's config.json beyond which it is not read."""
 FORMAT = 1
 """Version of the run folder's layout; a folder of another version is refused by name."""
 
@@ -24,14 +28,36 @@ def to_dict(settings: Any) -> dict[str, Any]:
     return json.loads(json.dumps(dataclasses.asdict(settings)))
 
 
-def from_dict(kind: type, content: dict[str, Any], where: str) -> Any:
-    """The dataclass again; a name that it does not have is an error and not silently dropped."""
+def from_dict(kind: type, content: Any, where: str, part: str = "") -> Any:
+    """The dataclass again; a name that it does not have is an error and not silently dropped.
+
+    `where` is the file, and `part` the entry in it: a value of another type is refused by both.
+    """
+    inside = f"{part}." if part else ""
+    if not isinstance(content, dict):
+        raise RunError(f"{where}: {part} must be an object with names, got {shown(content)}")
     known = {f.name: f for f in dataclasses.fields(kind)}
     unknown = sorted(set(content) - set(known))
     if unknown:
         raise RunError(f"{where}: unknown settings {', '.join(unknown)}; known: {', '.join(known)}")
-    as_tuple = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
-    return kind(**as_tuple)
+    hints = hints_of(kind)
+    given = {
+        name: _setting(hints.get(name, Any), value, f"{where}: {inside}{name}")
+        for name, value in content.items()
+    }
+    try:
+        return kind(**given)
+    except IpotError as error:
+        raise RunError(f"{where}: {error}") from error
+    except Exception as error:  # what looks at settings has many ways to say that they do not fit
+        raise RunError(f"{where}: {part or 'settings'}: {error!r}") from error
+
+
+def _setting(hint: Any, value: Any, where: str) -> Any:
+    """A value as its type says. Infinity is a number here: no limit at all, in some settings."""
+    if isinstance(value, float) and math.isinf(value) and float in (hint, *get_args(hint)):
+        return value
+    return from_value(hint, value, where)
 
 
 def environment() -> dict[str, Any]:
@@ -93,22 +119,22 @@ class Run:
     def open(cls, path: Path | str) -> Run:
         """An existing folder."""
         run = cls(Path(path))
-        if not run.config_file.is_file():
-            raise RunError(f"{path} is not a run folder: it has no config.json")
         run.config()
         return run
 
     def config(self) -> dict[str, Any]:
         """The settings, checked for their version."""
+        advice = "Put back what was written, or train again."
         try:
-            content = json.loads(self.config_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise RunError(f"cannot read {self.config_file}: {error}") from error
+            content = safe_read.read_json(self.config_file, most=LARGEST, advice=advice)
+        except FileNotFoundError as error:
+            raise RunError(f"{self.path} is not a run folder: it has no config.json") from error
         found = content.get("format") if isinstance(content, dict) else None
-        if found != FORMAT:
+        if type(found) is not int or found != FORMAT:
             raise RunError(
-                f"{self.path} has layout version {found}; this ipot ({__version__}) reads "
-                f"version {FORMAT}. Use the release that wrote it, or train again."
+                f"{self.path} has layout version {str(found)[:60]}; this ipot "
+                f"({__version__}) reads version {FORMAT}. Use the release that wrote it, or train "
+                "again."
             )
         return content
 

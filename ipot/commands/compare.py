@@ -54,6 +54,8 @@ class Compare:
     """Data folder; $IPOT_DATA or the user's cache unless said."""
     device: str = "auto"
     """auto, cpu or cuda."""
+    trust: bool = False
+    """Import systems outside ipot that were compared in the folder before and are not named now."""
     quiet: bool = False
     """No progress."""
     json: bool = False
@@ -97,6 +99,7 @@ def _compare(base: Experiment, flags: Any, out: Path) -> Comparison:
         report=Generation(store, quiet=flags.quiet),
         tell=(lambda text: None) if flags.quiet else say,
         quiet=flags.quiet,
+        trusted=flags.trust,
     )
 
 

@@ -56,6 +56,8 @@ class Evaluate:
     """Data folder; $IPOT_DATA or the user's cache unless said."""
     device: str = "auto"
     """auto, cpu or cuda."""
+    trust: bool = False
+    """Import code outside ipot that the folder names: only where you know where it comes from."""
     json: bool = False
     """Print JSON, with the error of every sample."""
 
@@ -82,6 +84,7 @@ def main(arguments: list[str]) -> None:
         weights=flags.weights,
         batch=flags.batch,
         report=Generation(store),
+        trusted=flags.trust,
     )
     if flags.json:
         emit(answer.as_dict())

@@ -38,6 +38,10 @@ class Export:
     """The largest difference to the model that is let through, relative to the largest number."""
     overwrite: bool = False
     """Write over a file that is there already."""
+    trust: bool = False
+    """Import code outside ipot that the folder names: only where you know where it comes from."""
+    edited: bool = False
+    """Take a saved model whose settings or files were changed after it was saved."""
     json: bool = False
     """Print a JSON summary."""
 
@@ -49,7 +53,7 @@ def main(arguments: list[str]) -> None:
         raise DataError(
             f"--output {flags.output} is there already: choose another, or add --overwrite"
         )
-    surrogate = load(flags.folder, device="cpu")
+    surrogate = load(flags.folder, device="cpu", trusted=flags.trust, edited=flags.edited)
     layout = getattr(surrogate, "layout", None)  # a run of a problem of ours has none
     summary = export(
         surrogate.model,

@@ -65,6 +65,8 @@ class Plot:
     """Data folder; $IPOT_DATA or the user's cache unless said."""
     device: str = "auto"
     """auto, cpu or cuda."""
+    trust: bool = False
+    """Import code outside ipot that the folder names: only where you know where it comes from."""
 
 
 def main(arguments: list[str]) -> None:
@@ -96,7 +98,7 @@ class Studio:
     @cached_property
     def _trained(self) -> tuple[Operator, Experiment]:
         """Read when a picture needs it: the loss of a run without weights can still be drawn."""
-        return restore(self.flags.run, self.device)
+        return restore(self.flags.run, self.device, trusted=self.flags.trust)
 
     @property
     def model(self) -> Operator:

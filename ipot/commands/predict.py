@@ -71,6 +71,10 @@ class Predict:
     """Points or queries taken at once; fewer take less memory."""
     device: str = "auto"
     """auto, cpu or cuda."""
+    trust: bool = False
+    """Import code outside ipot that the folder names: only where you know where it comes from."""
+    edited: bool = False
+    """Take a saved model whose settings or files were changed after it was saved."""
     json: bool = False
     """Print a JSON summary."""
 
@@ -78,7 +82,7 @@ class Predict:
 def main(arguments: list[str]) -> None:
     """Run the command."""
     flags = parse(Predict, arguments, "predict")
-    surrogate = load(flags.run, device=flags.device)
+    surrogate = load(flags.run, device=flags.device, trusted=flags.trust, edited=flags.edited)
     _refuse_own_input(flags)
     _refuse_there(flags)
     if isinstance(surrogate, Fitted):

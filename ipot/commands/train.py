@@ -44,7 +44,7 @@ class Train:
     small: bool = False
     """Sizes for a first look: small problem, small model, few samples; other flags change them."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Continue this run; beside it only --data, --device, --quiet and --json."""
+    """Continue this run; beside it only --data, --device, --trust, --quiet and --json."""
     start_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Fine-tune: start from the best weights of another run of the same model."""
     seeds: tuple[int, ...] = ()
@@ -53,6 +53,9 @@ class Train:
     """Data folder; $IPOT_DATA or the user's cache unless said."""
     device: str = "auto"
     """auto, cpu or cuda."""
+    trust: bool = False
+    """Import code outside ipot that the run of --resume or --start-from names: only where you know
+    where it comes from."""
     quiet: bool = False
     """No progress."""
     json: bool = False
@@ -91,7 +94,7 @@ def _train(settings: Experiment, flags: Any) -> int:
         "store": store,
         "start_from": flags.start_from,
     }
-    options |= {"report": generation, "quiet": flags.quiet}
+    options |= {"report": generation, "quiet": flags.quiet, "trusted": flags.trust}
     if flags.seeds:
         summary = run_seeds(settings, out, list(flags.seeds), **options)
         if not first_process():
@@ -108,14 +111,20 @@ def _train(settings: Experiment, flags: Any) -> int:
 
 
 def _resume(flags: Train) -> int:
-    own = ("resume", "data", "device", "quiet", "json")
+    own = ("resume", "data", "device", "trust", "quiet", "json")
     other = [
         f.name for f in fields(Train) if f.name not in own and getattr(flags, f.name) != f.default
     ]
     if flags.resume is None or other:
         extra = ", ".join(f"--{name.replace('_', '-')}" for name in other)
         raise RunError(f"--resume takes its settings from the run: leave out {extra}")
-    result = resume(flags.resume, device=flags.device, store=Store(flags.data), quiet=flags.quiet)
+    result = resume(
+        flags.resume,
+        device=flags.device,
+        store=Store(flags.data),
+        quiet=flags.quiet,
+        trusted=flags.trust,
+    )
     _report(result, flags.resume, flags)
     return 0
 

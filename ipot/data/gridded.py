@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ipot.errors import DataError
+from ipot.safe_read import regular_file
 
 _READERS = {"GRIB": "cfgrib", "netCDF": "netCDF4", "Zarr": "zarr"}
 _ZARR = ("zarr.json", ".zgroup", ".zmetadata")
@@ -46,6 +47,7 @@ def kind_of(path: Path) -> str:
     if path.is_dir():
         raise DataError(f"{path}: a folder without {' or '.join(_ZARR)} is no Zarr store")
     try:
+        regular_file(path, error=DataError)  # opening a pipe would wait for ever
         with path.open("rb") as file:
             start = file.read(8)
     except OSError as error:

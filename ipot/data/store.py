@@ -26,6 +26,7 @@ from torch import Tensor
 
 from ipot import files
 from ipot.errors import StoreError
+from ipot.safe_read import regular_file
 
 Fields = dict[str, Tensor]
 Make = Callable[[range], Fields]
@@ -149,9 +150,10 @@ def _pieces(folder: Path) -> list[tuple[int, int, Path]]:
 def _readable(path: Path) -> bool:
     """Whether the file is whole: its header gives the length that the file must have."""
     try:
+        regular_file(path, error=StoreError)  # opening a pipe would wait for ever
         with safe_open(path, "pt"):
             return True
-    except (SafetensorError, OSError):
+    except (SafetensorError, OSError, StoreError):
         return False
 
 

@@ -30,6 +30,7 @@ from ipot.formats.limits import (
     size_of,
     unwritable,
 )
+from ipot.safe_read import parse_json
 
 MOST = 100_000
 """Arrays in one archive."""
@@ -201,10 +202,10 @@ def is_case(content: Mapping[str, Any]) -> bool:
 def read_case(path: Path, content: Mapping[str, Any]) -> Case:
     """The case that `write_npz` wrote."""
     try:
-        told = json.loads(str(content[DESCRIPTION]))
+        told = parse_json(str(content[DESCRIPTION]), path, error=DataError)
         if not isinstance(told, dict) or told.get("format") != layout.FORMAT:
             raise ValueError("its description is of another format")
-    except (ValueError, RecursionError) as error:
+    except (ValueError, DataError) as error:
         raise damaged(path, "a case of ours", error) from error
     layout.check_version(str(path), told.get("version"))
     arrays = {name: array for name, array in content.items() if name != DESCRIPTION}

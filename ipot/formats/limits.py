@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 import struct
 import zipfile
 import zlib
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ipot.device import free_memory, in_words
 from ipot.errors import DataError
 
 SQUEEZED = 1100
@@ -128,31 +128,6 @@ def check_numbers(what: str, dtype: np.dtype) -> None:
     else:
         hint = "store numbers"
     raise DataError(f"{what} must hold real numbers, got {dtype}: {hint}")
-
-
-def in_words(size: int) -> str:
-    """Bytes for a reader."""
-    for unit, scale in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= scale:
-            return (
-                f"{size / scale:.3g} {unit}" if size < 1000 * scale else f"{size // scale} {unit}"
-            )
-    return f"{size} bytes"
-
-
-def free_memory() -> int | None:
-    """Bytes that can still be had; None where nothing tells."""
-    found = []
-    try:
-        text = Path("/proc/meminfo").read_text()
-        if line := re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE):
-            found.append(int(line[1]) * 1024)
-        group = Path("/sys/fs/cgroup")
-        limit, used = ((group / f"memory.{name}").read_text() for name in ("max", "current"))
-        found.append(int(limit) - int(used))
-    except (OSError, ValueError):  # not Linux, another layout, or no limit
-        pass
-    return min(found, default=None)
 
 
 def _reason(error: Exception) -> str:

@@ -15,6 +15,7 @@ from ipot.formats.case import Case, CaseReader
 from ipot.formats.columns import MOST, Table, case_column, cases_of, is_told, table_of
 from ipot.formats.limits import BROKEN, check_memory, damaged, unwritable
 from ipot.formats.plain import plain_columns
+from ipot.safe_read import parse_json
 
 KEY = b"ipot"
 
@@ -104,8 +105,8 @@ def _table(path: Path, file: Any, lenient: bool) -> Table:
 
 def _description(schema: Any, names: list[str]) -> dict[str, Any]:
     try:
-        told = json.loads((schema.metadata or {})[KEY])
-    except (KeyError, ValueError, RecursionError):
+        told = parse_json((schema.metadata or {})[KEY], "the description", error=DataError)
+    except (KeyError, DataError):
         return {}
     return told if is_told(told, names) else {}
 

@@ -18,6 +18,7 @@ from ipot.own.sizing import Plan
 from ipot.saved.config_file import read_json
 from ipot.saved.folder import is_saved, read_saved, refuse_current, refuse_target
 from ipot.training.settings import Training
+from ipot.typed_json import from_value
 
 KIND = "own data"
 TRAINING = "training"
@@ -86,6 +87,7 @@ def stored(run: Run, told: Mapping[str, Any]) -> dict[str, Any]:
     content = run.config()
     if content.get("kind") != KIND:
         raise RunError(f"{run.path} is not a run of `ipot.fit`")
+    _check(content, str(run.config_file))
     before = {
         "minutes": content["training"]["minutes"],
         "epochs": content["training"]["epochs"],
@@ -105,6 +107,17 @@ def stored(run: Run, told: Mapping[str, Any]) -> dict[str, Any]:
             "with, and a run that goes on keeps its settings. Leave it out, or start anew."
         )
     return content
+
+
+def _check(content: dict[str, Any], where: str) -> None:
+    """Refuse entries that are missing or of another type: the file may have been edited."""
+    wanted = {"preset": str, "seed": int, "data": str, "normalize": bool}
+    for name, hint in wanted.items():
+        from_value(hint, content.get(name), f"{where}: {name}")
+    from_dict(Config, content.get("model"), where, "model")
+    from_dict(Training, content.get("training"), where, "training")
+    if missing := {"minutes", "epochs"} - set(content["training"]):
+        raise RunError(f"{where}: training.{min(missing)} is missing. Put it back, or start anew.")
 
 
 def refuse_another(folder: Path, content: dict[str, Any]) -> None:
@@ -128,8 +141,8 @@ def continued(content: dict[str, Any], run: Run, data: Dataset) -> Plan:
         )
     where = str(run.config_file)
     return Plan(
-        from_dict(Config, content["model"], where),
-        from_dict(Training, content["training"], where),
+        from_dict(Config, content["model"], where, "model"),
+        from_dict(Training, content["training"], where, "training"),
         content["normalize"],
         (f"going on with {run.path.parent}",),
     )

@@ -6,7 +6,6 @@ goes on where it was stopped. What cannot be trained stays in the table, with th
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ipot import files, registry
+from ipot import files, registry, safe_read
 from ipot.config import Run, environment
 from ipot.data.store import Store
 from ipot.device import choose, out_of_memory, release_memory
@@ -39,6 +38,7 @@ from ipot.recipes.studies import Question, ask
 from ipot.training import journal
 from ipot.training.settings import Training
 from ipot.training.trainer import Result
+from ipot.typed_json import from_value
 
 PLENTY = 1_000_000
 """Epochs that no system reaches before its time is up."""
@@ -138,18 +138,23 @@ def compare(
     report: SplitReport | None = None,
     tell: Callable[[str], None] = lambda text: None,
     quiet: bool = False,
+    trusted: bool = False,
 ) -> Comparison:
     """Train systems one after the other, score each on the test split, leave compare.json.
 
     `base` says which problem, view and samples; see `shared`. `small` takes the systems' own
     small sizes. Called again with the same settings
-    it skips what has ended and goes on with what was stopped.
+    it skips what has ended and goes on with what was stopped. A system that was compared before,
+    is not named now and lives outside this package is imported only where `out` is `trusted`.
     """
     terms = {"minutes": minutes, "seed": seed, "augment": augment}
     _refuse(base, terms)
     out, place, store = Path(out), choose(device), store or Store()
     # Systems that were compared here before stay in the table.
     before = sorted(path.parent.name for path in out.glob("*/test.json"))
+    for name in before:
+        if "." in name and name not in models:
+            registry.named_in_file("models", name, out / name, trusted=trusted)
     models = list(dict.fromkeys([*models, *before]))
     plans = [_plan(base, name, terms, small) for name in models]
     for plan in plans:
@@ -239,7 +244,7 @@ def _outcome(plan: Plan, folder: Path, options: dict[str, Any]) -> dict[str, Any
     if plan.settings is None:
         return {"reason": plan.reason}
     if _test(folder).exists():
-        return _read(_test(folder))
+        return read_test(_test(folder))
     # What the system before has left behind is none of this one's memory.
     torch.compiler.reset()
     release_memory()
@@ -284,7 +289,11 @@ def _row(plan: Plan, folder: Path, test: dict[str, Any], base: Experiment, minut
         row,
         error=test.get("relative_l2"),
         reason=test.get("reason", ""),
-        curve=[(line["seconds"], line["validation"]) for line in lines if "validation" in line],
+        curve=[
+            (line["seconds"], line["validation"])
+            for line in lines
+            if line.get("validation") is not None and line.get("seconds") is not None
+        ],
     )
     notes += _other_environment(Run(folder))
     if result := ended(Run(folder)):
@@ -296,11 +305,11 @@ def _row(plan: Plan, folder: Path, test: dict[str, Any], base: Experiment, minut
 def _efforts(result: Result, lines: list[dict[str, Any]]) -> dict[str, Any]:
     """What the training took."""
     # The first line is written at the end of the first epoch, unless time ran out before it.
-    whole = lines[0]["step"] if lines and lines[0]["epoch"] == 1 else None
+    whole = lines[0]["step"] if lines and lines[0].get("epoch") == 1 else None
     return {
         "epochs": result.epochs,
         "seconds": result.seconds,
-        "epoch_seconds": None if whole is None else result.seconds * whole / result.steps,
+        "epoch_seconds": None if whole is None else result.seconds * whole / max(1, result.steps),
         "setup_seconds": result.setup_seconds,
         "peak_gib": result.peak_gib,
     }
@@ -320,7 +329,8 @@ def _unlike(result: Result, minutes: float) -> list[str]:
 
 def _other_environment(folder: Run) -> list[str]:
     """A note on a system that was trained somewhere else than this one would be now."""
-    then, now = folder.config().get("environment", {}), environment()
+    then, now = folder.config().get("environment"), environment()
+    then = then if isinstance(then, dict) else {}
     other = [k for k in ("gpu", "system", "torch", "threads") if then.get(k) != now[k]]
     if not other:
         return []
@@ -359,11 +369,25 @@ def _comparison(
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_test(path: Path) -> dict[str, Any]:
+    """What a system scored before, or the reason why it has no score."""
+    advice = "Remove it to score again."
+    content = safe_read.read_json(path, advice=advice)
+    if isinstance(content, dict) and isinstance(content.get("reason"), str):
+        return content
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"cannot read {path}: {error}. Remove it to score again.") from error
+        if not isinstance(content, dict):
+            raise RunError("it must hold an object with names")
+        from_value(float, content.get("relative_l2"), "relative_l2")
+        from_value(float | None, content.get("mean_field", ""), "mean_field")
+        simple = content.get("references")
+        if not isinstance(simple, dict) or not all(isinstance(r, dict) for r in simple.values()):
+            raise RunError("references must be an object of objects")
+        for name, scores in simple.items():
+            from_value(float, scores.get("relative_l2"), f"references.{name}.relative_l2")
+    except RunError as error:
+        raise RunError(f"cannot read {path}: {error}. {advice}") from error
+    return content
 
 
 def _first_sentence(error: Exception) -> str:

@@ -6,36 +6,40 @@ does all of it and leaves a run folder, and `restore` reads one back.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ipot import files, registry
+from ipot import files, registry, safe_read
 from ipot.config import Run, environment, from_dict, to_dict
 from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import IpotError, RunError, UnknownName, Unsupported
+from ipot.models import _shapes as shapes
 from ipot.models._globe import place, seen_spec
+from ipot.models._shapes import refuse_beyond_memory
 from ipot.models._wrappers import wrap
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes import default, paper, systems
+from ipot.recipes.sizes import refuse_data, refuse_sizes, refuse_training
 from ipot.spec import Need, Spec
 from ipot.training import checkpoint
 from ipot.training.distributed import World, world
 from ipot.training.journal import Progress
 from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
+from ipot.training.state import result_from
 from ipot.training.trainer import Result, Trainer
 from ipot.training.unroll import examine as examine_pieces
+from ipot.typed_json import from_value, shown
 
 PRESETS = ("default", "paper")
 
@@ -91,25 +95,61 @@ class Experiment:
         }
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any], where: str) -> Experiment:
-        """The same from config.json."""
-        try:
-            problem, model = dict(content["problem"]), dict(content["model"])
-            problem_name, model_name = problem.pop("name"), model.pop("name")
-            problem_kind = type(registry.find("problems", problem_name))
-            model_kind = registry.module("models", model_name).Config
-            return cls(
-                problem=from_dict(problem_kind, problem, where),
-                model=from_dict(model_kind, model, where),
-                training=from_dict(Training, content["training"], where),
-                data=from_dict(Data, content["data"], where),
-                problem_name=problem_name,
-                model_name=model_name,
-                preset=content["preset"],
-                normalize=content["normalize"],
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RunError(f"{where} is not a run of this version: {error!r}") from error
+    def from_dict(cls, content: dict[str, Any], where: str, *, trusted: bool = False) -> Experiment:
+        """The same from config.json.
+
+        A problem or model that lives outside this package is code: it is imported only where the
+        file is `trusted`, or where the program has imported it already.
+        """
+        if missing := [name for name in ENTRIES if name not in content]:
+            raise RunError(f"{where} is not a run of this version: {', '.join(missing)} missing")
+        for name, kind in ENTRIES.items():
+            if not isinstance(content[name], kind):
+                wanted = {dict: "an object with names", str: "a text", bool: "true or false"}[kind]
+                got = shown(content[name])
+                raise RunError(f"{where}: {name} must be {wanted}, got {got}")
+        problem, model = dict(content["problem"]), dict(content["model"])
+        names = [
+            registry.named_in_file(kind, group.pop("name", None), where, trusted=trusted)
+            for kind, group in (("problems", problem), ("models", model))
+        ]
+        problem_kind, model_kind = _kinds(names[0], names[1], where)
+        found = cls(
+            problem=from_dict(problem_kind, problem, where, "problem"),
+            model=from_dict(model_kind, model, where, "model"),
+            training=from_dict(Training, content["training"], where, "training"),
+            data=from_dict(Data, content["data"], where, "data"),
+            problem_name=names[0],
+            model_name=names[1],
+            preset=content["preset"],
+            normalize=content["normalize"],
+        )
+        refuse_sizes(found, f"{where}: ")
+        return found
+
+
+ENTRIES: dict[str, type] = {
+    **dict.fromkeys(("problem", "model", "training", "data"), dict),
+    "preset": str,
+    "normalize": bool,
+}
+"""What config.json of a run must have, and of which type."""
+
+
+def _kinds(problem_name: str, model_name: str, where: str) -> tuple[Any, Any]:
+    """The classes of a problem's and a model's settings, from modules that may be imported."""
+    try:
+        problem = registry.find("problems", problem_name)
+        model = registry.find("models", model_name)
+        config = getattr(registry.module("models", model_name), "Config", None)
+    except UnknownName as error:
+        raise RunError(f"{where}: {error}") from error
+    if not isinstance(problem, Problem):
+        raise RunError(f"{where}: PROBLEM of {problem_name} is no ipot.problems.base.Problem")
+    ready = isinstance(config, type) and is_dataclass(config)
+    if not (ready and isinstance(model, type) and issubclass(model, Operator)):
+        raise RunError(f"{where}: {model_name} has no MODEL and Config; see docs/extend.md")
+    return type(problem), config
 
 
 def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Experiment:
@@ -164,6 +204,7 @@ def build_model(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
+            refuse_beyond_memory(name, config, spec)
             inner = kind(config, seen_spec(spec))
         except Unsupported as error:
             raise Unsupported(f"{str(error).rstrip('.')}. {able(spec, besides=name)}") from error
@@ -210,6 +251,7 @@ def load_data(
     **view: Any,
 ) -> Dataset:
     """A split of an experiment's problem."""
+    refuse_data(settings.problem, split, getattr(settings.data, split), view)
     return settings.problem.load(
         split,
         getattr(settings.data, split),
@@ -221,6 +263,21 @@ def load_data(
     )
 
 
+@dataclass(frozen=True)
+class Start:
+    """Another run, whose weights are where training starts."""
+
+    folder: Run
+    settings: Experiment
+
+    @classmethod
+    def read(cls, path: Path | str, *, trusted: bool = False) -> Start:
+        """Its folder and settings; the same trust is needed as for loading it."""
+        folder = Run.open(path)
+        where = str(folder.config_file)
+        return cls(folder, Experiment.from_dict(folder.config(), where, trusted=trusted))
+
+
 def run(
     settings: Experiment,
     out: Path | str,
@@ -230,20 +287,23 @@ def run(
     start_from: Path | str | None = None,
     report: SplitReport | None = None,
     quiet: bool = False,
+    trusted: bool = False,
 ) -> Result:
     """Generate, train, and leave a run folder.
 
-    `start_from` is another run whose best weights (and scales) are taken as the start.
+    `start_from` is another run whose best weights (and scales) are taken as the start. What it
+    names outside this package is imported only where it is `trusted`.
     """
+    refuse_sizes(settings)
     place, folder = choose(device), Run(Path(out))
     with _left_as_found(folder.path), world(place) as here:
         # A folder, a model or weights that will not do are refused before any data are generated.
         folder.refuse_existing()
-        source = None if start_from is None else Run.open(start_from)
+        source = None if start_from is None else Start.read(start_from, trusted=trusted)
         extra: dict[str, Any] = {"environment": environment()}
         if source is not None:
-            extra["start_from"] = str(source.path.resolve())
-        _refuse(settings, source)
+            extra["start_from"] = str(source.folder.path.resolve())
+        _refuse(settings, source, place)
         # The trainer may refuse its settings too; only behind it is there a run.
         trainer = _trainer(settings, folder, source, place, here, store, report)
         if here.first:
@@ -266,16 +326,28 @@ def _left_as_found(path: Path) -> Iterator[None]:
 
 
 def resume(
-    path: Path | str, *, device: str = "auto", store: Store | None = None, quiet: bool = False
+    path: Path | str,
+    *,
+    device: str = "auto",
+    store: Store | None = None,
+    quiet: bool = False,
+    trusted: bool = False,
 ) -> Result:
-    """Continue a run from its last checkpoint; before the first one, from its start."""
+    """Continue a run from its last checkpoint; before the first one, from its start.
+
+    Code outside this package that the run names, or the one that it started from, is imported only
+    where the run is `trusted`.
+    """
     folder = Run.open(path)
     config = folder.config()
-    settings = Experiment.from_dict(config, str(folder.config_file))
-    fresh = config.get("start_from") is not None and not folder.last.exists()
-    source = Run.open(config["start_from"]) if fresh else None
+    settings = Experiment.from_dict(config, str(folder.config_file), trusted=trusted)
+    start = config.get("start_from")
+    from_value(str | None, start, f"{folder.config_file}: start_from")
+    source = None
+    if start is not None and not folder.last.exists():
+        source = Start.read(start, trusted=trusted)
     place = choose(device)
-    _refuse(settings, source)
+    _refuse(settings, source, place)
     with world(place) as here:
         trainer = _trainer(settings, folder, source, place, here, store, None)
         return trainer.run(Progress(quiet=quiet or not here.first))
@@ -290,21 +362,21 @@ def run_or_resume(settings: Experiment, out: Path | str, **options: Any) -> Resu
         return run(settings, out, **options)
     folder = Run.open(out)
     refuse_other(folder, settings)
-    keep = ("device", "store", "quiet")
+    keep = ("device", "store", "quiet", "trusted")
     return ended(folder) or resume(out, **{k: v for k, v in options.items() if k in keep})
 
 
 def ended(folder: Run) -> Result | None:
     """What a run said of itself at its end; None where it has not got there."""
-    if not folder.result.exists():
+    advice = "Remove it, and the run goes on from its last checkpoint."
+    try:
+        content = safe_read.read_json(folder.result, most=1 << 20, advice=advice)
+    except FileNotFoundError:
         return None
     try:
-        return Result(**json.loads(folder.result.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise RunError(
-            f"cannot read {folder.result}: {error}. Remove it, and the run goes on from its last "
-            "checkpoint."
-        ) from error
+        return result_from(content)
+    except RunError as error:
+        raise RunError(f"cannot read {folder.result}: {error}. {advice}") from error
 
 
 def run_seeds(
@@ -335,13 +407,16 @@ def run_seeds(
 def refuse_other(folder: Run, wanted: Experiment) -> None:
     """Refuse a run of another experiment, naming what differs."""
     found, asked = folder.config(), wanted.as_dict()
-    other = [
-        f"{group}.{name}"
-        for group in ("problem", "model", "training", "data")
-        for name, value in asked[group].items()
-        if found[group].get(name) != value
+    groups = {name: found.get(name) for name in ("problem", "model", "training", "data")}
+    other = [name for name, group in groups.items() if not isinstance(group, dict)]
+    other += [
+        f"{name}.{key}"
+        for name, group in groups.items()
+        if isinstance(group, dict)
+        for key, value in asked[name].items()
+        if group.get(key) != value
     ]
-    other += [name for name in ("preset", "normalize") if found[name] != asked[name]]
+    other += [name for name in ("preset", "normalize") if found.get(name) != asked[name]]
     if other:
         raise RunError(
             f"{folder.path} holds a run with other settings ({', '.join(other)}). "
@@ -350,14 +425,23 @@ def refuse_other(folder: Run, wanted: Experiment) -> None:
 
 
 def restore(
-    path: Path | str, device: torch.device | str = "cpu", weights: str = "best"
+    path: Path | str,
+    device: torch.device | str = "cpu",
+    weights: str = "best",
+    *,
+    trusted: bool = False,
 ) -> tuple[Operator, Experiment]:
-    """A trained model and its settings from a run folder."""
+    """A trained model and its settings from a run folder.
+
+    Code outside this package that the run names is imported only where it is `trusted`.
+    """
     if weights not in ("best", "last"):
         raise UnknownName(f"unknown weights {weights!r}. Known: best, last")
     folder = Run.open(path)
-    settings = Experiment.from_dict(folder.config(), str(folder.config_file))
-    model, file = build(settings), folder.best if weights == "best" else folder.last
+    settings = Experiment.from_dict(folder.config(), str(folder.config_file), trusted=trusted)
+    file, prefix = (folder.best, "") if weights == "best" else (folder.last, "model")
+    _refuse_unlike(settings, file, folder.config_file, prefix)
+    model = build(settings)
     tensors, state = checkpoint.load(file)
     checkpoint.refuse_other(state, checkpoint.owner(model), file)
     if weights == "last":
@@ -366,10 +450,24 @@ def restore(
     return model.to(device).eval(), settings
 
 
+def _refuse_unlike(settings: Experiment, file: Path, config: Path, prefix: str) -> None:
+    """Refuse weights of another model before they are read, or memory is taken for theirs."""
+    found, state = checkpoint.header(file)
+    found = shapes.of_prefix(prefix, found)
+    spec = settings.problem.spec
+    kind = registry.find("models", settings.model_name)
+    owner = {"model": kind.__module__.removeprefix("ipot.models."), "problem": spec.name}
+    checkpoint.refuse_other(state, owner, file)
+    wanted = shapes.wanted_shapes(settings.model_name, settings.model, spec, found, config)
+    # The type of numbers is that of the training, and weights are converted.
+    plain = [{name: (shape, "") for name, (shape, _) in all_.items()} for all_ in (found, wanted)]
+    shapes.refuse_unlike(plain[0], plain[1], file)
+
+
 def _trainer(
     settings: Experiment,
     folder: Run,
-    source: Run | None,
+    source: Start | None,
     place: torch.device,
     here: World,
     store: Store | None,
@@ -392,9 +490,10 @@ def _trainer(
     return Trainer(model, train_data, validation, settings.training, folder, place, objective, here)
 
 
-def _refuse(settings: Experiment, source: Run | None) -> None:
+def _refuse(settings: Experiment, source: Start | None, place: torch.device) -> None:
     """Refuse a model, its training or its start before any data are generated."""
     model = build(settings)
+    refuse_training(model, place)
     refuse_subsets(model, settings.training)
     for name in ("unroll", "augment"):
         if getattr(settings.training, name) and model.objective() is not None:
@@ -406,9 +505,9 @@ def _refuse(settings: Experiment, source: Run | None) -> None:
         _load_start(model, source)
 
 
-def refuse_start(settings: Experiment, source: Run) -> None:
+def refuse_start(settings: Experiment, source: Start) -> None:
     """Refuse to start from a run of another model, or of a problem with other facts."""
-    other = Experiment.from_dict(source.config(), str(source.config_file))
+    other = source.settings
     ours, theirs = settings.problem.spec, other.problem.spec
     kinds = [registry.find("models", e.model_name) for e in (settings, other)]
     apart = [name for name in FACTS if getattr(ours, name) != getattr(theirs, name)]
@@ -420,8 +519,8 @@ def refuse_start(settings: Experiment, source: Run) -> None:
         mine, found = f"{mine} for {ours.name}", f"{found} for {theirs.name}"
     differ = f" (other {', '.join(apart)})" if elsewhere else ""
     raise RunError(
-        f"--start-from {source.path}: it holds {found}, and {mine} cannot start from that{differ}. "
-        "Choose a run of the same model and problem."
+        f"--start-from {source.folder.path}: it holds {found}, and {mine} cannot start from "
+        f"that{differ}. Choose a run of the same model and problem."
     )
 
 
@@ -441,13 +540,14 @@ def refuse_subsets(model: Operator, training: Training) -> None:
             )
 
 
-def _load_start(model: Operator, source: Run | None) -> None:
+def _load_start(model: Operator, source: Start | None) -> None:
     """The best weights of another run, with its scales."""
     if source is not None:
-        weights, state = checkpoint.load(source.best)
-        problem = Experiment.from_dict(source.config(), str(source.config_file)).problem.spec.name
-        checkpoint.refuse_other(state, {"model": model.name, "problem": problem}, source.best)
-        checkpoint.load_weights(model, weights, source.best)
+        file = source.folder.best
+        weights, state = checkpoint.load(file)
+        problem = source.settings.problem.spec.name
+        checkpoint.refuse_other(state, {"model": model.name, "problem": problem}, file)
+        checkpoint.load_weights(model, weights, file)
 
 
 def _splits(settings, store, place, here: World, report) -> tuple[Dataset, Dataset]:

@@ -113,10 +113,14 @@ def ask(
     weights: str = "best",
     batch: int = 16,
     report: SplitReport | None = None,
+    trusted: bool = False,
 ) -> Answer:
-    """Score a run folder on test data seen through a question."""
+    """Score a run folder on test data seen through a question.
+
+    Code outside this package that the run names is imported only where it is `trusted`.
+    """
     place = choose(device)
-    model, settings = restore(run, place, weights)
+    model, settings = restore(run, place, weights, trusted=trusted)
     data = seen_test_data(settings, question, store=store or Store(), device=place, report=report)
     examine(model, data, question)
     keys = {"store": store or Store(), "device": place, "report": report}

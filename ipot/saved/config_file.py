@@ -6,13 +6,13 @@ mistake is told by the file and the entry that it is in, and not by what stumble
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ipot import safe_read
 from ipot.data.own_layout import Layout
 from ipot.errors import IpotError, RunError
 from ipot.saved.facts_json import from_dict, from_value, shown, to_dict
@@ -28,36 +28,29 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 Version 1 is the first, so there is none yet."""
 KEYS = (
     *("kind", "version", "model", "spec", "layout", "about", "scores", "license", "ipot"),
-    "series",
+    *("series", "checksums"),
 )
 NEEDED = ("model", "spec", "layout")
 LARGEST = 1 << 24
 """Bytes of config.json beyond which it is not read."""
-DEEPEST = 32
-"""Objects and lists inside each other."""
+ADVICE = "Put back what was saved, or save the model anew."
 NO_LICENSE = "unknown"
 
 
 def read_json(file: Path) -> dict[str, Any]:
     """An object from a file, which is looked at before it is read."""
     try:
-        if file.stat().st_size > LARGEST:
-            raise RunError(f"{file} is larger than {LARGEST >> 20} MiB: it is no settings")
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = safe_read.read_json(file, most=LARGEST, advice=ADVICE)
     except FileNotFoundError as error:
         raise RunError(f"{file.parent} is not a saved model: it has no {CONFIG}") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(
-            f"cannot read {file}: {error}. Copy or download the folder again, or undo the edit."
-        ) from error
     if not isinstance(content, dict):
         raise RunError(f"{file} must hold an object with names, got a {type(content).__name__}")
     return content
 
 
-def read_config(file: Path) -> dict[str, Any]:
-    """All entries as this version writes them."""
-    content = _current(read_json(file), file)
+def current_config(content: dict[str, Any], file: Path) -> dict[str, Any]:
+    """The entries that a file holds, brought up to date and checked."""
+    content = _current(content, file)
     with told(file):
         return checked(content)
 
@@ -67,7 +60,8 @@ def checked(content: dict[str, Any]) -> dict[str, Any]:
 
     What belongs into `spec` and the model's `config` is for those who know these to say.
     """
-    _refuse_odd(content)
+    if odd := safe_read.what_is_odd(content):
+        raise RunError(odd)
     if unknown := sorted(set(content) - set(KEYS)):
         raise RunError(f"unknown {', '.join(unknown)}; known: {', '.join(KEYS)}")
     if missing := [key for key in NEEDED if key not in content]:
@@ -78,6 +72,8 @@ def checked(content: dict[str, Any]) -> dict[str, Any]:
     _text(model["name"], "model.name")
     layout = to_dict(from_dict(Layout, content["layout"], "layout"))
     series = content.get("series")
+    for name, digest in _object(content.get("checksums") or {}, "checksums").items():
+        _text(digest, f"checksums.{name}")
     return content | {
         "layout": {name: layout[name] for name in content["layout"]},
         "about": _about(content.get("about", {})),
@@ -95,9 +91,7 @@ def told(file: Path) -> Iterator[None]:
         yield
     except IpotError as error:
         said = str(error).rstrip(".")
-        raise RunError(f"{file}: {said}. Put back what was saved, or save the model anew.") from (
-            error
-        )
+        raise RunError(f"{file}: {said}. {ADVICE}") from error
 
 
 def check_layout(layout: dict[str, Any], spec: Spec) -> None:
@@ -113,33 +107,6 @@ def check_layout(layout: dict[str, Any], spec: Spec) -> None:
             f"layout: times must rise from above 0 and be no more than the {spec.steps} of "
             f"spec.steps, got {shown(times)}"
         )
-
-
-def _refuse_odd(content: Any) -> None:
-    """Refuse what Python takes for JSON and others do not: text that has no bytes, endless depth.
-
-    Goes by hand through what is nested, since a deep file would exhaust the stack.
-    """
-    left = [(content, "", 0)]
-    while left:
-        value, place, depth = left.pop()
-        if depth > DEEPEST:
-            raise RunError(f"{place[:60]}... has more than {DEEPEST} lists inside each other")
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                _encodes(key, f"a name in {place or 'it'}")
-                left.append((inner, f"{place}.{key}" if place else key, depth + 1))
-        elif isinstance(value, list):
-            left += [(inner, f"{place}[{i}]", depth + 1) for i, inner in enumerate(value)]
-        elif isinstance(value, str):
-            _encodes(value, place)
-
-
-def _encodes(text: str, where: str) -> None:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise RunError(f"{where} is no text: it holds half of a character ({text!r})") from error
 
 
 def _current(content: dict[str, Any], file: Path) -> dict[str, Any]:

@@ -24,8 +24,10 @@ from ipot import files, registry
 from ipot.data.own_given import flag
 from ipot.errors import RunError
 from ipot.evaluation.conformal import Conformal
+from ipot.models import _shapes as shapes
 from ipot.models.base import Operator
-from ipot.saved import weights
+from ipot.safe_read import read_bytes
+from ipot.saved import checksums, weights
 from ipot.saved.card import card, scales_of
 from ipot.saved.config_file import (
     CONFIG,
@@ -34,7 +36,7 @@ from ipot.saved.config_file import (
     VERSION,
     check_layout,
     checked,
-    read_config,
+    current_config,
     read_json,
     told,
 )
@@ -100,6 +102,16 @@ def is_saved(path: Path | str) -> bool:
         return False
 
 
+def looks_saved(path: Path | str) -> bool:
+    """The same, also where config.json is damaged: what is told then is of a saved model."""
+    if is_saved(path):
+        return True
+    try:
+        return json.dumps(KIND).encode() in read_bytes(Path(path) / CONFIG)
+    except (RunError, FileNotFoundError):
+        return False
+
+
 def write_folder(
     path: Path | str, model: Operator, saved: Saved, *, overwrite: bool = False
 ) -> Path:
@@ -111,9 +123,9 @@ def write_folder(
     target = Path(os.path.realpath(path))
     refuse_target(target, overwrite=flag("overwrite", overwrite))
     tensors = model.state_dict()
-    found = weights.shapes_of(tensors)
-    wanted = weights.wanted_shapes(saved.model_name, saved.model, saved.spec, found, "this model")
-    weights.refuse_unlike(found, wanted, "this model")
+    found = shapes.shapes_of(tensors)
+    wanted = shapes.wanted_shapes(saved.model_name, saved.model, saved.spec, found, "this model")
+    shapes.refuse_unlike(found, wanted, "this model")
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
             raise RunError(f"{name} is not finite, so the model is not saved: training diverged")
@@ -124,11 +136,12 @@ def write_folder(
     try:
         with whole_folder(target, keep=KEPT) as folder:
             weights.write_tensors(folder / WEIGHTS, tensors)
+            if saved.bounds is not None:
+                weights.write_tensors(folder / BOUNDS, saved.bounds)
+            content[checksums.KEY] = checksums.checksums(content, _with_checksums(folder))
             # In its own order, which is that of the card: loaded and saved again, both are alike.
             files.write_text(folder / CONFIG, json.dumps(content, indent=2) + "\n")
             files.write_text(folder / CARD, text)
-            if saved.bounds is not None:
-                weights.write_tensors(folder / BOUNDS, saved.bounds)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise RunError(f"cannot write {target}: {reason}. What was there is as before.") from error
@@ -141,13 +154,21 @@ def read_saved(path: Path | str, *, trusted: bool = False) -> Saved:
     A model that lives outside this package is code, which loading would run: it is refused unless
     the folder is `trusted`.
     """
-    folder = Path(path)
-    file = folder / CONFIG
+    return _saved(Path(path), _content(Path(path)), trusted=trusted)
+
+
+def _content(folder: Path) -> dict[str, Any]:
+    """The config.json of a folder as it stands."""
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "is not there"
         raise RunError(f"{folder} {what}; a saved model is a folder")
-    content = read_config(file)
-    name = _known(content["model"]["name"], file, trusted=trusted)
+    return read_json(folder / CONFIG)
+
+
+def _saved(folder: Path, content: dict[str, Any], *, trusted: bool) -> Saved:
+    file = folder / CONFIG
+    content = current_config(content, file)
+    name = registry.named_in_file("models", content["model"]["name"], file, trusted=trusted)
     with told(file):
         try:
             kind = registry.module("models", name).Config
@@ -170,17 +191,33 @@ def read_saved(path: Path | str, *, trusted: bool = False) -> Saved:
 
 
 def read_folder(
-    path: Path | str, device: torch.device | str = "cpu", *, trusted: bool = False
+    path: Path | str,
+    device: torch.device | str = "cpu",
+    *,
+    trusted: bool = False,
+    edited: bool = False,
 ) -> tuple[Operator, Saved]:
-    """A saved model on a device, ready to answer, and what its folder says of it."""
-    saved, file = read_saved(path, trusted=trusted), Path(path) / WEIGHTS
+    """A saved model on a device, ready to answer, and what its folder says of it.
+
+    Settings, weights and bounds must be those that were saved, unless they may be `edited`.
+    """
+    folder, file = Path(path), Path(path) / WEIGHTS
+    content = _content(folder)
+    saved = _saved(folder, content, trusted=trusted)
     found = weights.read_shapes(file)
-    wanted = weights.wanted_shapes(saved.model_name, saved.model, saved.spec, found, path)
-    weights.refuse_unlike(found, wanted, file)
+    wanted = shapes.wanted_shapes(saved.model_name, saved.model, saved.spec, found, path)
+    shapes.refuse_unlike(found, wanted, file)
     tensors = weights.read_tensors(file)
-    model = weights.built(saved.model_name, saved.model, saved.spec, path)
+    if not edited:
+        checksums.refuse_changed(content, _with_checksums(folder), folder / CONFIG)
+    model = shapes.built(saved.model_name, saved.model, saved.spec, path)
     model.load_state_dict(tensors)
     return model.to(device).eval(), saved
+
+
+def _with_checksums(folder: Path) -> dict[str, Path]:
+    """The files that checksums are kept of, as far as they are there."""
+    return {name: folder / name for name in (WEIGHTS, BOUNDS) if (folder / name).exists()}
 
 
 def _bounds(file: Path, spec: Spec) -> dict[str, Tensor] | None:
@@ -204,17 +241,6 @@ def _bounds(file: Path, spec: Spec) -> dict[str, Tensor] | None:
             "of another model. Remove it, and make others by model.calibrate(data)."
         )
     return state
-
-
-def _known(name: str, file: Path, *, trusted: bool) -> str:
-    """A model's name, refused where it would import somebody's code."""
-    name = name.removeprefix("ipot.models.")
-    if "." in name and not trusted:
-        raise RunError(
-            f"{file}: its model is {name!r}, a module outside ipot. Loading would run that code: "
-            "pass trusted=True if you know where the folder comes from."
-        )
-    return name
 
 
 def refuse_current(target: Path, argument: str = "") -> None:

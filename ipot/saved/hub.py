@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from pathlib import Path
 from typing import Any
 
 from ipot.errors import IpotError, RunError, Unsupported
 from ipot.saved.folder import FILES, WEIGHTS, is_saved
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+_log = logging.getLogger("ipot")
 
 
 def push_to_hub(
@@ -56,6 +61,26 @@ def fetch_from_hub(repo_id: str, revision: str | None = None, *, token: str | No
     if not is_saved(path):
         raise RunError(f"{repo_id} is not a model saved by ipot: its config.json says otherwise")
     return Path(path)
+
+
+def commit_of(folder: Path, repo_id: str, revision: str | None) -> str | None:
+    """The commit that a downloaded folder is of, as the cache of the hub names it.
+
+    Where no commit was asked for, a line in the log says which one was taken and how to pin it: a
+    branch or a tag may be another model tomorrow.
+    """
+    commit = folder.name if COMMIT.fullmatch(folder.name) else None
+    if commit is None:
+        _log.warning("%s: the hub does not say which commit was downloaded", repo_id)
+    elif revision is None or not COMMIT.fullmatch(revision):
+        _log.warning(
+            "%s: took %s, which is commit %s now; pin it with revision=%r",
+            repo_id,
+            "the main branch" if revision is None else f"revision {revision}",
+            commit,
+            commit,
+        )
+    return commit
 
 
 def _hub() -> Any:

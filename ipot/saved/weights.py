@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
-from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch import Tensor
 
-from ipot import registry
-from ipot.data.statistics import Statistics
-from ipot.errors import IpotError, RunError
-from ipot.models._globe import place, seen_spec
-from ipot.models._wrappers import wrap
-from ipot.models.base import Operator
-from ipot.spec import Spec
-
-Shapes = dict[str, tuple[tuple[int, ...], str]]
-"""Shape and kind of number of every tensor, by its name."""
-
-KINDS = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
-SMALL = 4096
-"""Whole numbers in settings up to here are believed whatever the file of weights says."""
+from ipot.errors import RunError
+from ipot.models._shapes import Shapes
+from ipot.safe_read import regular_file
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
@@ -71,6 +46,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
+        regular_file(path)
         with safe_open(path, "pt") as file:
             yield file
     except FileNotFoundError as error:
@@ -79,105 +55,3 @@ def _opened(path: Path) -> Iterator[Any]:
         raise RunError(
             f"{path} is damaged or cut short ({error}). Copy or download the folder again."
         ) from error
-
-
-def shapes_of(tensors: dict[str, Tensor]) -> Shapes:
-    """The shapes and kinds of tensors."""
-    return {n: (tuple(t.shape), KINDS.get(t.dtype, str(t.dtype))) for n, t in tensors.items()}
-
-
-def wanted_shapes(name: str, config: Any, spec: Spec, found: Shapes, where: Path | str) -> Shapes:
-    """The tensors that a model has, found out without memory for them.
-
-    Settings that make a model much larger than what was `found` are refused before the model is
-    built, however large: a file of settings is a few bytes, and what it asks for may be anything.
-    """
-    largest = max((max(shape, default=1) for shape, _ in found.values()), default=1)
-    refuse_large(vars(config), max(SMALL, largest), f"{where}: model")
-    try:
-        with _at_most(2 * len(found) + 64):
-            model = built(name, config, spec, where, device="meta")
-    except _TooLarge as error:
-        raise RunError(
-            f"{where}: these settings make a model of more tensors than the {len(found)} that are "
-            "in the file of weights. Put the settings back that it was saved with."
-        ) from error
-    return shapes_of(model.state_dict())
-
-
-def built(
-    name: str, config: Any, spec: Spec, where: Path | str, device: torch.device | str = "cpu"
-) -> Operator:
-    """A model of some settings, with weights that are yet to come."""
-    sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
-    try:
-        with torch.random.fork_rng(devices=[]):
-            seen = seen_spec(spec)  # computed from numbers, that a device without any has not
-            with torch.device(device):
-                inner = registry.find("models", name)(config, seen)
-            return place(wrap(inner, Statistics.identity(*sizes)), spec)
-    except _TooLarge:
-        raise
-    except IpotError as error:
-        raise RunError(f"{where}: {error}") from error
-    except Exception as error:  # constructors have many ways to say that sizes do not fit
-        raise RunError(
-            f"{where}: the settings of {name} do not fit ({str(error) or type(error).__name__}). "
-            "Put back those that it was saved with."
-        ) from error
-
-
-def refuse_unlike(found: Shapes, wanted: Shapes, where: Path | str) -> None:
-    """Refuse weights that lack a tensor of the model, or have another, and name some of them."""
-    both = [n for n in wanted if n in found]
-    parts = []
-    for label, names in (
-        ("missing", sorted(set(wanted) - set(found))),
-        ("unknown", sorted(set(found) - set(wanted))),
-        ("other shape or type", [n for n in both if found[n] != wanted[n]]),
-    ):
-        if names:
-            parts.append(f"{label}: {', '.join(names[:4])}{' ...' if len(names) > 4 else ''}")
-    if parts:
-        raise RunError(
-            f"the weights in {where} do not fit its settings ({'; '.join(parts)}). Both files must "
-            "be of one model: copy or download the folder again."
-        )
-
-
-def refuse_large(settings: Any, most: int, where: str) -> None:
-    """Refuse whole numbers that cannot be sizes of a model whose tensors are that small."""
-    if isinstance(settings, dict):
-        for name, value in settings.items():
-            refuse_large(value, most, f"{where}.{name}")
-    elif isinstance(settings, list | tuple):
-        for value in settings:
-            refuse_large(value, most, where)
-    elif isinstance(settings, int) and abs(settings) > most:
-        raise RunError(
-            f"{where} is {settings}, and no tensor of its weights is larger than {most} along any "
-            "side: put the number back that it was saved with"
-        )
-
-
-class _TooLarge(Exception):
-    """A model asks for more parameters than it may have."""
-
-
-@contextmanager
-def _at_most(count: int) -> Iterator[None]:
-    """Stop building modules in this thread once they have more parameters than so many."""
-    seen, here = 0, threading.get_ident()
-
-    def one_more(module: nn.Module, name: str, parameter: Any) -> None:
-        nonlocal seen
-        if threading.get_ident() == here:
-            seen += 1
-            if seen > count:
-                raise _TooLarge
-
-    handle = register_module_parameter_registration_hook(one_more)
-    try:
-        yield
-    finally:
-        handle.remove()

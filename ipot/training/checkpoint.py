@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ipot import files
+from ipot import files, safe_read
 from ipot.errors import RunError
+from ipot.models._shapes import Shapes
 from ipot.models.base import Operator
+from ipot.typed_json import shown
 
 
 def save(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -31,10 +35,32 @@ def save(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read them again; a file cut short is refused."""
+    with _opened(path) as file:
+        state = _state(file, path)
+        return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
+
+
+def header(path: Path) -> tuple[Shapes, dict[str, Any]]:
+    """What a file says it holds, and the values beside it; no tensor is read."""
+    with _opened(path) as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        found = {n: (tuple(s.get_shape()), str(s.get_dtype())) for n, s in slices.items()}
+        return found, _state(file, path)
+
+
+def _state(file: Any, path: Path) -> dict[str, Any]:
+    state = safe_read.parse_json((file.metadata() or {}).get("state", "{}"), path)
+    if not isinstance(state, dict):
+        raise RunError(f"{path}: its state must be an object with names, got {shown(state)}")
+    return state
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
+        safe_read.regular_file(path)
         with safe_open(path, "pt") as file:
-            state = json.loads((file.metadata() or {}).get("state", "{}"))
-            return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
+            yield file
     except FileNotFoundError as error:
         raise RunError(f"{path} is not there: the run has not been saved yet") from error
     except (SafetensorError, OSError, ValueError) as error:
@@ -56,6 +82,9 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], where: Path | str
             if found
         ]
         raise RunError(f"the weights in {where} do not fit this model ({'; '.join(parts)})")
+    odd = [n for n in own if own[n].is_floating_point() != tensors[n].is_floating_point()]
+    if odd:
+        raise RunError(f"the weights in {where} do not fit this model (other type: {odd[0]})")
     model.load_state_dict(tensors)
 
 
@@ -85,14 +114,37 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
-def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put an optimiser's state back."""
+def load_optimizer(
+    optimizer: torch.optim.Optimizer,
+    tensors: dict[str, Tensor],
+    where: Path | str = "the checkpoint",
+) -> None:
+    """Put an optimiser's state back, if it is of these parameters."""
     content = optimizer.state_dict()
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
-        place, name = key.split("/")
+        place, _, name = key.partition("/")
+        known = place.isdecimal() and len(place) < 9 and int(place) < len(parameters)
+        if not known or not (value.ndim == 0 or value.shape == parameters[int(place)].shape):
+            raise RunError(
+                f"{where}: {key[:80]!r} is not of the optimiser of this model. Put the right file "
+                "back, or train again."
+            )
         state.setdefault(int(place), {})[name] = value
     optimizer.load_state_dict({**content, "state": state})
+
+
+def copy_into(own: Mapping[str, Tensor], tensors: dict[str, Tensor], where: Path | str) -> None:
+    """Copy tensors to those of the same names, of which none may be missing or of other shape."""
+    if own.keys() != tensors.keys() or any(own[n].shape != t.shape for n, t in tensors.items()):
+        raise RunError(
+            f"{where} holds {', '.join(sorted(tensors)[:4]) or 'nothing'} where this run has "
+            f"{', '.join(sorted(own)[:4]) or 'nothing'}, or of other shapes. Train again."
+        )
+    with torch.no_grad():
+        for name, value in tensors.items():
+            own[name].copy_(value)
 
 
 def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

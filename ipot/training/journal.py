@@ -8,8 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ipot import files
+from ipot import files, safe_read
 from ipot.errors import RunError
+
+NUMBERS = ("loss", "validation", "learning_rate", "seconds", "steps_per_second")
+"""What a row may tell besides its epoch and step."""
 
 
 class Journal:
@@ -17,7 +20,8 @@ class Journal:
 
     def __init__(self, path: Path, *, resume_step: int = 0) -> None:
         self.path = path
-        if path.exists():
+        # A link that leads nowhere yet would have the rows written to wherever it points.
+        if path.exists() or path.is_symlink():
             # Steps after the checkpoint will be run again: forget what they said the first time.
             kept = [row for row in read(path) if row["step"] <= resume_step]
             files.write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
@@ -42,15 +46,30 @@ class Journal:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a journal; a last line cut short by a crash is left out."""
+    """The rows of a journal; lines that are damaged or cut short are left out, others kept."""
     rows = []
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
+    try:
+        for line in safe_read.read_lines(path):
             try:
-                rows.append(json.loads(line))
-            except ValueError:
-                break
+                row = safe_read.parse_json(line, path)
+            except RunError:
+                continue
+            if _is_row(row):
+                rows.append(row)
+    except FileNotFoundError:
+        return []
     return rows
+
+
+def _is_row(row: Any) -> bool:
+    """Whether a line is of a journal: whole numbers to count by, and numbers where they belong."""
+    if not isinstance(row, dict):
+        return False
+    counts = (row.get("step"), row.get("epoch", 0))
+    numbers = [row[name] for name in NUMBERS if row.get(name) is not None]
+    return all(type(value) is int and 0 <= value < 1 << 63 for value in counts) and all(
+        type(value) is float or (type(value) is int and abs(value) < 1 << 63) for value in numbers
+    )
 
 
 class Progress:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any, get_args
+
+from ipot.errors import RunError
+from ipot.typed_json import from_dict, hints_of, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +34,32 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return asdict(self)
+
+
+def result_from(content: Any) -> Result:
+    """How a run ended, from its JSON; refused where a number is none."""
+    return _numbers_from(Result, content)
+
+
+def state_from(content: Any) -> State:
+    """The counters of a checkpoint, from its JSON."""
+    return _numbers_from(State, content)
+
+
+def _numbers_from(kind: type, content: Any) -> Any:
+    """A dataclass of plain values. NaN and infinity are numbers here: errors not known yet."""
+    if not isinstance(content, dict):
+        raise RunError(f"expected an object with names, got {shown(content)}")
+    odd = {
+        name: value
+        for name, value in content.items()
+        if isinstance(value, float) and not math.isfinite(value)
+    }
+    hints = hints_of(kind)
+    if bad := [name for name in odd if float not in (hints.get(name), *get_args(hints.get(name)))]:
+        raise RunError(f"{bad[0]} must be {hints.get(bad[0])}, got {odd[bad[0]]}")
+    found = from_dict(kind, content | dict.fromkeys(odd, 0.0), kind.__name__.lower())
+    return replace(found, **odd)
 
 
 @dataclass

@@ -28,7 +28,7 @@ from ipot.training.objective import Objective, RelativeL2
 from ipot.training.schedule import learning_rate
 from ipot.training.settings import Training
 from ipot.training.signals import remembered
-from ipot.training.state import Result, State
+from ipot.training.state import Result, State, state_from
 from ipot.training.step import Step, fast_matmul
 from ipot.training.update import Average, make_optimizer
 from ipot.training.validation import Validation, relative
@@ -349,16 +349,19 @@ class Trainer:
         unknown = set(state) ^ set(asdict(self.state))
         if unknown:
             raise RunError(f"{self.folder.last} was written by another version ({unknown})")
-        self.state = State(**state)
+        try:
+            self.state = state_from(state)
+        except RunError as error:
+            raise RunError(f"{self.folder.last}: {error}. Train again.") from error
         weights = checkpoint.of_prefix("model", tensors)
         checkpoint.load_weights(self.model, weights, self.folder.last)
-        checkpoint.load_optimizer(self.optimizer, checkpoint.of_prefix("optimizer", tensors))
-        with torch.no_grad():
-            for name, value in checkpoint.of_prefix("objective", tensors).items():
-                self.own[name].copy_(value)
+        moments = checkpoint.of_prefix("optimizer", tensors)
+        checkpoint.load_optimizer(self.optimizer, moments, self.folder.last)
+        objective = checkpoint.of_prefix("objective", tensors)
+        checkpoint.copy_into(self.own, objective, self.folder.last)
         if self.average:
-            for name, value in checkpoint.of_prefix("average", tensors).items():
-                self.average.mean[name].copy_(value)
+            means = checkpoint.of_prefix("average", tensors)
+            checkpoint.copy_into(self.average.mean, means, self.folder.last)
             self.average.count = self.state.average_count
 
     def _line(self, watch: Speed) -> str:

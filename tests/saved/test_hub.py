@@ -1,5 +1,7 @@
 """To a hub and back, with a hub that is only a folder."""
 
+import inspect
+import logging
 import shutil
 import sys
 from fnmatch import fnmatch
@@ -8,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import ipot
 from ipot.errors import RunError, Unsupported
 from ipot.saved.folder import Saved, read_folder, write_folder
 from ipot.saved.hub import fetch_from_hub, push_to_hub
@@ -101,11 +104,39 @@ def test_a_hub_that_is_not_installed(place, monkeypatch):
 
 def test_the_real_one_takes_what_is_given():
     hub = pytest.importorskip("huggingface_hub")
-    import inspect
-
     for function, names in (
         (hub.create_repo, ("private", "exist_ok", "token")),
         (hub.upload_folder, ("repo_id", "folder_path", "allow_patterns", "commit_message")),
         (hub.snapshot_download, ("revision", "allow_patterns", "token")),
     ):
         assert set(names) <= set(inspect.signature(function).parameters)
+
+
+# ---- which commit it was
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize("revision", [None, "v1", COMMIT])
+def test_the_commit_is_kept_and_told_unless_it_is_pinned(
+    place, tmp_path, monkeypatch, caplog, revision
+):
+    cache = shutil.copytree(place, tmp_path / "snapshots" / COMMIT)
+    fake = SimpleNamespace(snapshot_download=lambda repo_id, **options: str(cache))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
+    with caplog.at_level(logging.WARNING, logger="ipot"):
+        loaded = ipot.from_pretrained("me/model", revision=revision, device="cpu")
+    assert loaded.about["revision"] == COMMIT
+    assert loaded.about["repository"] == "me/model"
+    told = [record.getMessage() for record in caplog.records]
+    if revision == COMMIT:
+        assert told == []
+    else:
+        taken = "the main branch" if revision is None else "revision v1"
+        assert told == [
+            f"me/model: took {taken}, which is commit {COMMIT} now; pin it with revision={COMMIT!r}"
+        ]
+
+
+def test_code_is_never_fetched_nor_run():
+    assert "trusted" not in inspect.signature(ipot.from_pretrained).parameters

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from ipot.errors import IpotError, RunError
-from ipot.saved import config_file, weights
+from ipot.models import _shapes
+from ipot.saved import config_file
 from ipot.saved.folder import is_saved, read_folder, read_saved
 from saved.folders import SPEC, at, change, saved
 from saved.small import model
@@ -82,13 +83,13 @@ def test_settings_that_were_edited_are_refused_by_name(place, case):
 def test_settings_that_ask_for_memory_are_refused_before_they_get_it(
     place, monkeypatch, setting, value, message
 ):
-    built = weights.built
+    built = _shapes.built
 
     def only_without_memory(*given, device="cpu"):
         assert device == "meta", "the model was built"
         return built(*given, device=device)
 
-    monkeypatch.setattr(weights, "built", only_without_memory)
+    monkeypatch.setattr(_shapes, "built", only_without_memory)
     change(place, at("model", "config", setting, value=value))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(RunError, match=message):
@@ -133,6 +134,7 @@ def test_an_older_version_is_brought_up_to_date(place, monkeypatch):
     monkeypatch.setitem(config_file.MIGRATIONS, 0, from_zero)
     change(place, at("version", value=0))
     change(place, at("layout", drop=True))
+    change(place, at("checksums", drop=True))  # of which that version knew nothing
     loaded, found = read_folder(place)
     assert found.layout == {"flat_values": False}
     assert found.scores == saved().scores
