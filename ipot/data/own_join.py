@@ -11,11 +11,12 @@ from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own_arrays import Column, array, is_listed, tensor
 from ipot.data.own_facts import grid_of, is_straight
 from ipot.data.own_times import times_given
+from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 from ipot.samples import Batch, Sample
 
 
-def places(name: str, given: Any, count: int | None, origin: np.ndarray | None) -> Column:
+def places(name: str, given: Any, count: int | None, scaling: Scaling | None) -> Column:
     """Coordinates: one mesh for all, or one for each sample; a line may leave out its axis."""
     if is_listed(given):
         each = [array(f"{name}[{i}]", a) for i, a in enumerate(given)]
@@ -25,7 +26,7 @@ def places(name: str, given: Any, count: int | None, origin: np.ndarray | None) 
                 raise DataError(
                     f"{name}[{i}] must be (n, {each[0].shape[-1]}) like {name}[0], got {a.shape}"
                 )
-        found = [tensor(f"{name}[{i}]", a, origin) for i, a in enumerate(each)]
+        found = [tensor(f"{name}[{i}]", a, scaling) for i, a in enumerate(each)]
         if len({t.shape for t in found}) != 1:
             return Column(name, each=tuple(found))
         if all(torch.equal(t, found[0]) for t in found):
@@ -40,8 +41,8 @@ def places(name: str, given: Any, count: int | None, origin: np.ndarray | None) 
             f"got shape {whole.shape}"
         )
     if whole.ndim == 2:
-        return Column(name, shared=tensor(name, whole, origin))
-    found = tensor(name, whole, origin)
+        return Column(name, shared=tensor(name, whole, scaling))
+    found = tensor(name, whole, scaling)
     if len(found) > 1 and bool((found == found[:1]).all()):
         return _counted(name, found[0], len(found), count)
     return Column(name, stacked=found)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 import struct
 import zipfile
 import zlib
@@ -18,12 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from ipot.errors import DataError
+from ipot.memory import SMALL, free_memory, in_words, refuse_too_large
 
 SQUEEZED = 1100
 """How many bytes one byte of a compressed file can stand for; deflate cannot reach more."""
-SMALL = 2**26
-"""Bytes below which nothing is compared: no file of this size can hurt."""
-
 BROKEN = (
     *(OSError, EOFError, ValueError, TypeError, KeyError, IndexError, OverflowError),
     *(NotImplementedError, RuntimeError, MemoryError, SyntaxError, struct.error, zlib.error),
@@ -93,12 +90,8 @@ def unwritable(path: Path, error: Exception) -> DataError:
 
 def check_memory(what: str, size: int) -> None:
     """Refuse what does not fit into the memory that is free."""
-    free = free_memory()
-    if size > SMALL and free is not None and size > free:
-        raise DataError(
-            f"{what} takes {in_words(size)} and {in_words(free)} of memory are free. "
-            "Take fewer cases or points, or single precision."
-        )
+    if size > SMALL:
+        refuse_too_large(what, size, free_memory())
 
 
 def check_squeezed(what: str, size: int, held: int) -> None:
@@ -128,31 +121,6 @@ def check_numbers(what: str, dtype: np.dtype) -> None:
     else:
         hint = "store numbers"
     raise DataError(f"{what} must hold real numbers, got {dtype}: {hint}")
-
-
-def in_words(size: int) -> str:
-    """Bytes for a reader."""
-    for unit, scale in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= scale:
-            return (
-                f"{size / scale:.3g} {unit}" if size < 1000 * scale else f"{size // scale} {unit}"
-            )
-    return f"{size} bytes"
-
-
-def free_memory() -> int | None:
-    """Bytes that can still be had; None where nothing tells."""
-    found = []
-    try:
-        text = Path("/proc/meminfo").read_text()
-        if line := re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE):
-            found.append(int(line[1]) * 1024)
-        group = Path("/sys/fs/cgroup")
-        limit, used = ((group / f"memory.{name}").read_text() for name in ("max", "current"))
-        found.append(int(limit) - int(used))
-    except (OSError, ValueError):  # not Linux, another layout, or no limit
-        pass
-    return min(found, default=None)
 
 
 def _reason(error: Exception) -> str:

@@ -5,13 +5,13 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from ipot.commands import export as command
+from ipot.data.own_layout import Layout
 from ipot.errors import DataError, RunError, Unsupported
 from ipot.samples import Batch
 from ipot.saved import export as exporting
@@ -167,7 +167,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             "facts": "f",
         }
 
-    loaded = Loaded(model(facts()), facts(), SimpleNamespace(origin=(1.0, 2.0), alone=False))
+    loaded = Loaded(model(facts()), facts(), Layout(origin=(1.0, 2.0)))
     monkeypatch.setattr(command, "load", lambda path, device: loaded)
     monkeypatch.setattr(command, "export", fake)
     out = str(tmp_path / "m.onnx")
