@@ -90,7 +90,7 @@ def is_listed(given: Any) -> bool:
     """
     if isinstance(given, np.ndarray) and given.dtype == object:
         return given.ndim > 0
-    return isinstance(given, list | tuple) and any(_has_axes(a) for a in given)
+    return isinstance(given, list | tuple) and any(has_axes(a) for a in given)
 
 
 def array(name: str, given: Any) -> np.ndarray:
@@ -121,7 +121,7 @@ def array(name: str, given: Any) -> np.ndarray:
     if found.dtype.kind not in "fiub":
         raise DataError(f"{name} must hold real numbers, got {found.dtype}")
     # A view may repeat a few numbers without end; only the copy in float32 would be that large.
-    _refuse_large(name, found.size)
+    refuse_large(name, found.size)
     return found
 
 
@@ -164,7 +164,7 @@ def column(name: str, given: Any, ranks: tuple[int, ...], shared_rank: int | Non
                     f"{arrays[0].ndim if arrays[0].ndim in ranks else _or(ranks)} as in {name}[0] "
                     f"{arrays[0].shape}"
                 )
-        _refuse_large(name, sum(a.size for a in arrays))
+        refuse_large(name, sum(a.size for a in arrays))
         scaling = _scaling(name, arrays, arrays[0].ndim == ranks[0])
         each = tuple(tensor(f"{name}[{i}]", a, scaling) for i, a in enumerate(arrays))
         if len({t.shape for t in each}) == 1:
@@ -232,7 +232,7 @@ def _of_torch(name: str, given: Tensor) -> np.ndarray:
         raise DataError(f"{name} is a nested tensor: give a list with a tensor for each sample")
     if given.is_meta:
         raise DataError(f"{name} lies on the device 'meta', where tensors hold no numbers")
-    _refuse_large(name, math.prod(given.shape))
+    refuse_large(name, math.prod(given.shape))
     try:
         if given.is_quantized:
             given = given.dequantize()
@@ -257,13 +257,13 @@ def _pieces(found: np.ndarray) -> Iterator[np.ndarray]:
         yield found[start : start + rows]
 
 
-def _has_axes(given: Any) -> bool:
+def has_axes(given: Any) -> bool:
     """Whether something in a list is an array with an axis at least."""
     shape = getattr(given, "shape", ())
     return isinstance(shape, tuple) and len(shape) > 0
 
 
-def _refuse_large(name: str, size: int) -> None:
+def refuse_large(name: str, size: int) -> None:
     """Refuse more numbers than the memory holds in float32, before any of them is copied."""
     if 4 * size > SMALL:
         refuse_too_large(f"{name} in float32", 4 * size, free_memory())

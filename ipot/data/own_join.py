@@ -22,9 +22,11 @@ def places(name: str, given: Any, count: int | None, scaling: Scaling | None) ->
         each = [array(f"{name}[{i}]", a) for i, a in enumerate(given)]
         each = [a[:, None] if a.ndim == 1 else a for a in each]
         for i, a in enumerate(each):
-            if a.ndim != 2 or a.shape[1] != each[0].shape[-1]:
+            if a.ndim != 2:
+                raise DataError(f"{name}[{i}] must have the shape (n, D), got {a.shape}")
+            if a.shape[1] != each[0].shape[1]:
                 raise DataError(
-                    f"{name}[{i}] must be (n, {each[0].shape[-1]}) like {name}[0], got {a.shape}"
+                    f"{name}[{i}] must be (n, {each[0].shape[1]}) like {name}[0], got {a.shape}"
                 )
         found = [tensor(f"{name}[{i}]", a, scaling) for i, a in enumerate(each)]
         if len({t.shape for t in found}) != 1:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ipot.data.dataset import Ragged, Stacked
+from ipot.data.own_arrays import array
 from ipot.errors import DataError
 from ipot.samples import Sample, collate
 from ipot.spec import Need
@@ -90,6 +91,9 @@ def _refuse_unlike(i: int, sample: Sample, first: Sample) -> None:
             raise DataError(f"samples[{i}] and samples[0]: only one of them has {name}")
         if one is None:
             continue
+        if one.layout != torch.strided:
+            raise DataError(f"{name} of samples[{i}] is sparse: give it by .to_dense()")
+        array(f"{name} of samples[{i}]", one)  # refused where it holds no real numbers
         if name != "weights" and one.shape[-1] != other.shape[-1]:
             raise DataError(
                 f"samples[{i}] has {name} {tuple(one.shape)}, samples[0] {tuple(other.shape)}: "

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ipot.data.dataset import Ragged, Stacked
-from ipot.data.own_arrays import array, spans_of
+from ipot.data.own_arrays import array, is_listed, spans_of
 from ipot.data.own_facts import place_scalings
 from ipot.data.own_layout import Layout
 from ipot.data.scaling import HELD, Scaling, Span, scaling_of
@@ -31,9 +30,8 @@ def with_places(layout: Layout, points: Any, queries: Any, *, geographic: bool) 
     if points is None or queries is None or here == there:
         return layout.with_scaling("points", here or there)
     if there is None:  # of other coordinates: the origin of the points is not theirs
-        last = queries[0] if isinstance(queries, list | tuple) else queries
-        size = np.shape(last)[-1] if np.ndim(last) > 1 else 1
-        there = Scaling.none(size)
+        first = array("queries", queries[0] if is_listed(queries) else queries)
+        there = Scaling.none(first.shape[-1] if first.ndim > 1 else 1)
     return layout.with_scaling("points", here).with_scaling("queries", there)
 
 
@@ -146,7 +144,7 @@ def spans_held(data: Stacked | Ragged) -> dict[str, Any]:
 def _changed(name: str, given: Tensor, before: Scaling | None, after: Scaling | None) -> Tensor:
     """A tensor in other units, in float32."""
     if before is None and after is None:
-        return given.float()
+        return given.detach().float()
     whole = array(name, given)
     whole = whole if before is None else before.undo(whole, "data")
     held = torch.from_numpy(whole if after is None else after.apply(whole)).float()

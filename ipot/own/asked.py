@@ -137,6 +137,9 @@ def known(
     for name, whole in given.items():
         given[name] = whole if whole is None or is_listed(whole) else array(name, whole)
     own = led_by_samples(layout, given)
+    for name in own:
+        if not is_listed(given[name]) and not given[name].ndim:
+            raise DataError(f"{name} is one number: give an array for every sample")
     counts = {name: len(given[name]) for name in sorted(own)}
     refuse_other_counts(counts)
     places = given["points"]

@@ -223,7 +223,7 @@ class Fitted:
     def remark(self, samples: Sequence[Sample]) -> None:
         """Warn where inputs are far from those of training, once for all samples."""
         seen = seen_in_training(self.model, self.layout)
-        warn_unlike(ends_of(samples), seen, self.spec, self.layout, stacklevel=4)
+        warn_unlike(ends_of(samples), seen, self.spec, self.layout, stacklevel=5)
 
     def answers_of(self, model: Operator, samples: Sequence[Sample]) -> list[Tensor]:
         """The same of some that are answered together, by this model or one that has encoded."""
