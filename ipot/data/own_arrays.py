@@ -189,6 +189,8 @@ def column(name: str, given: Any, ranks: tuple[int, ...], shared_rank: int | Non
 def _scaling(name: str, arrays: Sequence[np.ndarray], flat: bool) -> Scaling | None:
     """The change of units that the channels of an argument need."""
     widths = {a.shape[-1] for a in arrays} if not flat else {1}
+    if 0 in widths and name != "weights":
+        raise DataError(f"{name} has no channels: its last axis is empty, {arrays[0].shape}")
     if len(widths) > 1:
         for i, a in enumerate(arrays):
             if a.shape[-1] != arrays[0].shape[-1]:

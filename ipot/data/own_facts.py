@@ -192,8 +192,7 @@ def _extent(name: str, given: Any) -> list[Span] | None:
     if given is None:
         return None
     listed = is_listed(given)
-    arrays = [array(f"{name}[{i}]", a) for i, a in enumerate(given)] if listed else []
-    arrays = arrays if listed else [array(name, given)]
+    arrays = [array(name, a) for a in given] if listed else [array(name, given)]
     arrays = [a[..., None] if a.ndim == 1 else a for a in arrays if a.size and a.ndim]
     if not arrays or len({a.shape[-1] for a in arrays}) > 1:
         return None

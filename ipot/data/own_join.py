@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,8 @@ def unrolled(
     if places is None or is_listed(places) or is_listed(rows):
         return places, rows
     where, what = array(name, places), array(rows_name, rows)
+    if not where.ndim or not where.shape[-1]:
+        raise DataError(f"{name} has no coordinates: its last axis is empty, got {where.shape}")
     if what.ndim == lead + 1 and where.ndim > 2:
         where = where.reshape(-1, where.shape[-1]) if _sized(where, what, lead) else where
         return where, what
@@ -85,7 +88,7 @@ def unrolled(
 
 def _sized(where: np.ndarray, what: np.ndarray, lead: int) -> bool:
     """Whether rows that lie in one axis are those of a grid of places, unrolled already."""
-    nodes = where.size // where.shape[-1]
+    nodes = math.prod(where.shape[:-1])
     return what.shape[lead] == nodes and (len(where) != len(what) or is_straight(where))
 
 

@@ -69,7 +69,8 @@ def test_what_float32_holds_well_is_left_as_it_is(numbers):
 def test_only_the_channel_that_needs_it_changes():
     both = np.stack([U, 1e9 + U], -1)
     layout = data(targets=both).layout
-    assert layout.target_offset[0] == 0 and abs(layout.target_offset[1] - 1e9) < 2
+    assert layout.target_offset[0] == 0
+    assert abs(layout.target_offset[1] - 1e9) < 2
     assert layout.target_scale == (1.0, 1.0)
 
 
@@ -81,7 +82,9 @@ def test_whole_numbers_beyond_float64_are_subtracted_exactly(kind, start):
     (offset,) = found.layout.value_offset
     exact = [[int(n) - int(offset) for n in row] for row in numbers]
     assert [s.values[:, 0].tolist() for s in found] == exact
-    with pytest.raises(DataError, match="targets varies by 34 at .* cannot tell such numbers apart"):
+    with pytest.raises(
+        DataError, match=r"targets varies by 34 at .* cannot tell such numbers apart"
+    ):
         data(targets=numbers + kind(start // 2**7 * 2**7) if start == 2**53 else numbers)
 
 

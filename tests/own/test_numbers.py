@@ -24,6 +24,11 @@ def data(case, rows=slice(None)):
 
 
 @pytest.fixture(scope="module")
+def labelled():
+    return pytest.importorskip("labelled.labelled_data")
+
+
+@pytest.fixture(scope="module")
 def plain():
     return quick(Dataset.from_arrays(points=X, values=A, targets=U))
 
@@ -38,7 +43,8 @@ def test_answers_do_not_depend_on_the_units(case, plain):
     offset, scale = CASES[name]
     wanted = plain.predict(points=X, values=A)
     found = model.predict(points=X, values=offset + scale * A)
-    assert found.dtype == np.float64 and wanted.dtype == np.float32
+    assert found.dtype == np.float64
+    assert wanted.dtype == np.float32
     np.testing.assert_allclose((found - offset) / scale, wanted, rtol=0, atol=1e-5)
     again = model.encode(points=X, values=offset + scale * A).at(X)
     np.testing.assert_allclose((again - offset) / scale, wanted, rtol=0, atol=1e-5)
@@ -83,10 +89,11 @@ def test_inputs_far_from_those_of_training_are_remarked_on_once():
         warnings.simplefilter("error")
         model.predict(**asked)
     odd = asked | {"values": 1e3 * given["values"]}
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="inputs far outside") as caught:
         model.predict(**odd)
     (said,) = [str(w.message) for w in caught]
-    assert "value (values) goes from" in said and "in training from" in said
+    assert "value (values) goes from" in said
+    assert "in training from" in said
     with pytest.warns(UserWarning, match="parameter_0 .parameters. goes from"):
         model.encode(X, given["values"][0], parameters=1e4 + given["parameters"][0])
 
@@ -112,9 +119,25 @@ def test_places_and_parameters_of_any_size_are_learned_from():
     model = quick(Dataset.from_arrays(queries=1e-300 * X, parameters=numbers, targets=U))
     answer = model.predict(parameters=numbers[0], queries=1e-300 * X)
     other = model.predict(parameters=numbers[1], queries=1e-300 * X)
-    assert answer.shape == (12,) and np.abs(answer - other).max() > 0
+    assert answer.shape == (12,)
+    assert np.abs(answer - other).max() > 0
     assert torch.isfinite(torch.tensor(answer)).all()
     one = Dataset.from_arrays(queries=1e-300 * X, parameters=numbers[:1], targets=U[:1])
     assert model.evaluate(one).relative_l2 == pytest.approx(
         np.linalg.norm(answer - U[0]) / np.linalg.norm(U[0]), rel=1e-4
     )
+
+
+@pytest.mark.parametrize(("offset", "scale"), [(1e9, 1.0), (0.0, 1e-300)])
+def test_labelled_frames_far_from_zero_or_minute(labelled, offset, scale):
+    frames = labelled.grid(40)[["t2m"]].astype(float)
+    wanted = quick(frames - 280, inputs="t2m", targets="t2m", history=2).predict(frames - 280)
+    changed = offset + scale * (frames - 280)
+    model = quick(changed, inputs="t2m", targets="t2m", history=2)
+    # Frames of one field are in the same units, in and out: a forecast goes on with its answers.
+    assert set(model.layout.value_offset) == set(model.layout.target_offset)
+    assert set(model.layout.value_scale) == set(model.layout.target_scale)
+    found = model.predict(changed)
+    assert found.dtype == np.float64
+    back = (found - offset) / scale
+    np.testing.assert_allclose(back, wanted, rtol=0, atol=1e-3 * float(wanted.max() - wanted.min()))
