@@ -70,19 +70,19 @@ class Dataset:
         geographic: bool = False,
         name: str = "own data",
     ) -> Dataset:
-        """Arrays with a leading axis for samples, or lists of arrays where meshes differ.
+        """Arrays with a leading axis for samples, or lists of arrays where meshes differ::
 
-        points      (N, D) shared by all samples, (S, N, D), or a list of (N_i, D)
-        values      (S, N, C) or (S, N), or a list: what is known at the points
-        queries     as points; where the targets are. The points unless said
-        targets     (S, M, K) or (S, M), or a list; with `times` (S, T, M, K) or (S, T, M)
-        parameters  (S, P) or (S): numbers that hold for a whole sample
-        times       T times at which the targets are, multiples of one step from 0: [2, 5] are
-                    steps of 1
-        weights     (M), (S, M) or a list: what each query counts, in training and its
-                    scores; areas of cells, for instance
-        periods     {axis: period} of coordinates that wrap around
-        geographic  the first two coordinates are longitude and latitude in degrees
+            points      (N, D) shared by all samples, (S, N, D), or a list of (N_i, D)
+            values      (S, N, C) or (S, N), or a list: what is known at the points
+            queries     as points; where the targets are. The points unless said
+            targets     (S, M, K) or (S, M), or a list; with `times` (S, T, M, K) or (S, T, M)
+            parameters  (S, P) or (S): numbers that hold for a whole sample
+            times       T times at which the targets are, multiples of one step from 0: [2, 5] are
+                        steps of 1
+            weights     (M), (S, M) or a list: what each query counts, in training and its
+                        scores; areas of cells, for instance
+            periods     {axis: period} of coordinates that wrap around
+            geographic  the first two coordinates are longitude and latitude in degrees
 
         Without `points` the parameters alone tell samples apart; without `values` the places of
         the points do. On a grid all of them may have its axes instead of N or M, with places

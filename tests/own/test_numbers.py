@@ -131,13 +131,16 @@ def test_places_and_parameters_of_any_size_are_learned_from():
 @pytest.mark.parametrize(("offset", "scale"), [(1e9, 1.0), (0.0, 1e-300)])
 def test_labelled_frames_far_from_zero_or_minute(labelled, offset, scale):
     frames = labelled.grid(40)[["t2m"]].astype(float)
-    wanted = quick(frames - 280, inputs="t2m", targets="t2m", history=2).predict(frames - 280)
-    changed = offset + scale * (frames - 280)
+    changed = offset + scale * frames
     model = quick(changed, inputs="t2m", targets="t2m", history=2)
     # Frames of one field are in the same units, in and out: a forecast goes on with its answers.
-    assert set(model.layout.value_offset) == set(model.layout.target_offset)
-    assert set(model.layout.value_scale) == set(model.layout.target_scale)
+    (taken,), (divided,) = set(model.layout.value_offset), set(model.layout.value_scale)
+    assert (model.layout.target_offset, model.layout.target_scale) == ((taken,), (divided,))
+    held = (changed - taken) / divided
+    plain = quick(held, inputs="t2m", targets="t2m", history=2)
+    assert plain.layout.scalings() == {}
+    wanted = plain.predict(held)
     found = model.predict(changed)
-    assert found.dtype == np.float64
-    back = (found - offset) / scale
-    np.testing.assert_allclose(back, wanted, rtol=0, atol=1e-3 * float(wanted.max() - wanted.min()))
+    assert (found.dtype, wanted.dtype) == (np.float64, np.float32)
+    np.testing.assert_allclose((found - taken) / divided, wanted, rtol=0, atol=1e-5)
+    assert float(abs(found - offset).max()) < 100 * scale
