@@ -1,14 +1,18 @@
 """Numbers far from zero, very small or very large: learned from, asked for, saved and scored."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from ipot import load
+from ipot.api import _tensor
 from ipot.data.own import Dataset
 from ipot.errors import DataError
+from ipot.evaluation.predict import predict
+from ipot.samples import collate
 from own import tiny
 from own.tiny import X, fitted, quick
 
@@ -144,3 +148,30 @@ def test_labelled_frames_far_from_zero_or_minute(labelled, offset, scale):
     assert (found.dtype, wanted.dtype) == (np.float64, np.float32)
     np.testing.assert_allclose((found - taken) / divided, wanted, rtol=0, atol=1e-5)
     assert float(abs(found - offset).max()) < 100 * scale
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("bf16", [False, True])
+def test_chunks_are_looked_at_too_and_out_is_told_of(bf16):
+    model = fitted("mesh").model
+    sample = tiny.data("mesh")[2]
+    batch = collate([replace(sample, values=1e30 * sample.values, targets=None)])
+    out = torch.zeros(1, 1, 12, 1)
+    cast = torch.autocast("cpu", torch.bfloat16, enabled=bf16)
+    with cast, pytest.raises(DataError, match="target is nan in sample 2, step 0, at query 0"):
+        predict(model, batch, rows=5, out=out, finite=True)
+    with cast:
+        assert predict(model, batch, rows=5).isnan().any()  # unless asked, nothing is looked at
+
+
+@pytest.mark.plain
+def test_a_run_refuses_what_float32_cannot_hold():
+    assert _tensor("values", A[:1].T, 1).dtype == torch.float32
+    for given, message in (
+        (1e39 * np.ones((3, 1)), r"values holds 1e\+39 at \(0, 0\), more than float32 can"),
+        (np.array([[1.0], [np.nan]]), r"not finite \(NaN or infinity\) at \(1, 0\)"),
+        (np.broadcast_to(1.0, (10**12, 1)), "values in float32 takes"),
+        ([[1j]], "values must hold real numbers"),
+    ):
+        with pytest.raises(DataError, match=message):
+            _tensor("values", given, 1)
