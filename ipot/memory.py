@@ -13,7 +13,7 @@ SMALL = 2**26
 
 def refuse_too_large(what: str, size: int, free: int | None) -> None:
     """Refuse what takes more bytes than are free; None where nothing tells how many are."""
-    if size > SMALL and free is not None and size > free:
+    if free is not None and size > free:
         raise DataError(
             f"{what} takes {in_words(size)} and {in_words(free)} of memory are free. "
             "Take fewer cases or points, or single precision."
