@@ -12,11 +12,13 @@ import torch
 
 from ipot.data import fill
 from ipot.data.own import Dataset, Layout
+from ipot.data.own_arrays import array as own_array
 from ipot.data.own_given import flag, near, path_given
 from ipot.device import choose
 from ipot.errors import DataError, RunError, UnknownName, Unsupported
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.predict import predict
+from ipot.evaluation.seen import ends_of, seen_in_training, warn_unlike
 from ipot.labelled.series import Series
 from ipot.models.base import Operator
 from ipot.own.continued import refuse_run
@@ -94,13 +96,14 @@ class Surrogate:
             sample = self._filled(sample, fill)
         batch = _alone(self._gridded(sample))
         warn_outside(batch, self.spec)
+        warn_unlike(ends_of([sample]), seen_in_training(self.model), self.spec)
         place = None if out is None else torch.from_numpy(out).unsqueeze(0)
         device = next(self.model.parameters()).device
         most = max(batch.values.shape[1], batch.queries.shape[-2] * len(batch.times))
         if rows is None and device.type != "cpu" and most <= WHOLE_ROWS:
             batch = batch.to(device)  # small enough to go there at once, and to be replayed there
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            answer = predict(self.model, batch, rows=rows, out=place)
+            answer = predict(self.model, batch, rows=rows, out=place, finite=True)
         return out if out is not None else answer[0].float().cpu().numpy()
 
     def places(self) -> np.ndarray:
@@ -261,17 +264,24 @@ def _tensor(name: str, array: np.ndarray, columns: int, rank: int = 2) -> torch.
     One that is mapped from a file stays there, in the precision that it has.
     """
     mapped = isinstance(array, np.memmap)
-    array = np.asarray(array)
+    array = np.asarray(array) if mapped else own_array(name, array)
     if array.dtype.kind not in "fiub":
         raise DataError(f"{name} must be an array of real numbers, got {array.dtype}")
     if array.ndim != rank or array.shape[-1] != columns:
         wanted = f"(n, {columns})" if rank == 2 else f"({columns},)"
         raise DataError(f"{name} must have shape {wanted}, got {array.shape}")
     for start in range(0, len(array), CHECKED_AT_ONCE):
-        finite = np.isfinite(array[start : start + CHECKED_AT_ONCE])
+        piece = array[start : start + CHECKED_AT_ONCE]
+        # As float32, since that is what it will be: a larger number would be infinity there.
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(piece if piece.dtype == np.float32 else piece.astype(np.float32))
         if not finite.all():
             first, *rest = (int(i) for i in np.argwhere(~finite)[0])
-            place = (start + first, *rest)
+            place, value = (start + first, *rest), float(piece[(first, *rest)])
+            if np.isfinite(value):
+                raise DataError(
+                    f"{name} holds {value:g} at {place}, more than float32 can: check its units"
+                )
             raise DataError(f"{name} holds a value that is not finite (NaN or infinity) at {place}")
     if not array.flags.c_contiguous or array.dtype not in (KEPT if mapped else (np.float32,)):
         return torch.from_numpy(array.astype(np.float64)).float()

@@ -10,6 +10,8 @@ import tyro
 
 from ipot.api import load
 from ipot.commands.common import emit, parse, say
+from ipot.data.own_layout import Layout
+from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 from ipot.report.tables import bytes_
 from ipot.saved.export import export
@@ -62,6 +64,7 @@ def main(arguments: list[str]) -> None:
         format=flags.format or flags.output.suffix.removeprefix("."),
         tolerance=flags.tolerance,
         origin=() if layout is None else layout.origin,
+        scalings={} if layout is None else _beside_origin(layout),
         points=None if layout is None else not layout.alone,
     )
     if flags.json:
@@ -72,3 +75,11 @@ def main(arguments: list[str]) -> None:
         f"model at {summary['combinations']} sizes drawn at random; {summary['facts']} says how to "
         "call it"
     )
+
+
+def _beside_origin(layout: Layout) -> dict[str, Scaling]:
+    """The changes of units of a model that are more than one origin of all places."""
+    found = layout.scalings()
+    if not (layout.origin_scale or layout.query_origin or layout.query_scale):
+        found = {n: s for n, s in found.items() if n not in ("points", "queries")}
+    return found

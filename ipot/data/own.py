@@ -14,7 +14,7 @@ import torch
 
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own_arrays import Column, array, column, is_listed, same_count
-from ipot.data.own_facts import bounds, named, origin_of, periods_of
+from ipot.data.own_facts import bounds, named, periods_of
 from ipot.data.own_given import (
     flag,
     fraction,
@@ -29,8 +29,9 @@ from ipot.data.own_given import (
 )
 from ipot.data.own_join import joined, places, unrolled
 from ipot.data.own_layout import Layout
-from ipot.data.own_samples import held, listed, refuse_sizes, refuse_weights, structure
+from ipot.data.own_samples import held, listed, refuse_weights, structure
 from ipot.data.own_times import snapped, step_of
+from ipot.data.own_units import CHANNELS, carried, scaled_samples, with_places
 from ipot.errors import DataError, UnknownName
 from ipot.samples import Sample
 from ipot.spec import Spec
@@ -69,19 +70,19 @@ class Dataset:
         geographic: bool = False,
         name: str = "own data",
     ) -> Dataset:
-        """Arrays with a leading axis for samples, or lists of arrays where meshes differ.
+        """Arrays with a leading axis for samples, or lists of arrays where meshes differ::
 
-        points      (N, D) shared by all samples, (S, N, D), or a list of (N_i, D)
-        values      (S, N, C) or (S, N), or a list: what is known at the points
-        queries     as points; where the targets are. The points unless said
-        targets     (S, M, K) or (S, M), or a list; with `times` (S, T, M, K) or (S, T, M)
-        parameters  (S, P) or (S): numbers that hold for a whole sample
-        times       T times at which the targets are, multiples of one step from 0: [2, 5] are
-                    steps of 1
-        weights     (M), (S, M) or a list: what each query counts, in training and its
-                    scores; areas of cells, for instance
-        periods     {axis: period} of coordinates that wrap around
-        geographic  the first two coordinates are longitude and latitude in degrees
+            points      (N, D) shared by all samples, (S, N, D), or a list of (N_i, D)
+            values      (S, N, C) or (S, N), or a list: what is known at the points
+            queries     as points; where the targets are. The points unless said
+            targets     (S, M, K) or (S, M), or a list; with `times` (S, T, M, K) or (S, T, M)
+            parameters  (S, P) or (S): numbers that hold for a whole sample
+            times       T times at which the targets are, multiples of one step from 0: [2, 5] are
+                        steps of 1
+            weights     (M), (S, M) or a list: what each query counts, in training and its
+                        scores; areas of cells, for instance
+            periods     {axis: period} of coordinates that wrap around
+            geographic  the first two coordinates are longitude and latitude in degrees
 
         Without `points` the parameters alone tell samples apart; without `values` the places of
         the points do. On a grid all of them may have its axes instead of N or M, with places
@@ -97,16 +98,17 @@ class Dataset:
         queries = queries if queries is None else asked
         wanted = column("targets", targets, (2, 3) if timed else (1, 2))
         flat_targets = wanted.first.ndim == (2 if timed else 1)
-        origin = origin_of(points, queries, geographic=geographic)
+        layout = with_places(Layout(), points, queries, geographic=geographic)
         given: dict[str, Column] = {}
         if points is not None:
-            given["points"] = places("points", points, wanted.count, origin)
+            given["points"] = places("points", points, wanted.count, layout.scaling("points"))
         if values is not None:
             if points is None:
                 raise DataError("values are given without points: say where they are, points=...")
             given["values"] = column("values", values, (1, 2))
         if queries is not None:
-            given["queries"] = places("queries", queries, wanted.count, origin)
+            scaling = layout.scaling("queries")
+            given["queries"] = places("queries", queries, wanted.count, scaling)
         if parameters is not None:
             given["parameters"] = column("parameters", parameters, (0, 1))
         if weights is not None:
@@ -118,13 +120,16 @@ class Dataset:
             raise DataError(
                 "neither points nor parameters are given: there is nothing to predict from"
             )
-        layout = Layout(
+        layout = replace(
+            layout,
             flat_values="values" in given and given["values"].first.ndim == 1,
             flat_targets=flat_targets,
             flat_parameters="parameters" in given and given["parameters"].first.ndim == 0,
             timed=timed,
-            origin=() if origin is None else tuple(float(v) for v in origin),
         )
+        for found in (wanted, *given.values()):
+            if found.name in CHANNELS:
+                layout = layout.with_scaling(found.name, found.scaling)
         data = joined(
             given,
             wanted,
@@ -163,10 +168,15 @@ class Dataset:
             )
         samples = listed(samples)
         times = snapped(samples[0].times)
-        samples = [
-            replace(s.astype(torch.float32), index=i, times=times) for i, s in enumerate(samples)
-        ]
         layout = Layout(timed=len(samples[0].times) > 1)
+        history, geographic = facts.get("history", 0), facts.get("geographic", False)
+        samples, layout = scaled_samples(
+            samples,
+            layout,
+            history=history if is_whole(history) else 0,
+            geographic=geographic is True,
+        )
+        samples = [replace(s, index=i, times=times) for i, s in enumerate(samples)]
         return cls.of(held(samples), layout=layout, **facts)._with_units(facts.get("units"))
 
     @classmethod
@@ -190,13 +200,12 @@ class Dataset:
             raise DataError(f"history must be a whole number of frames, got {history!r}")
         scalars = 0 if first.parameters is None else len(first.parameters)
         outputs = named("outputs", outputs, first.truth.shape[-1], "target")
-        refuse_sizes(data, outputs)
         refuse_weights(data)
         domain, query_domain = bounds(data, geographic=geographic)
-        wraps = periods_of(periods, domain, "points")
+        layout = layout or Layout(timed=len(first.times) > 1)
+        wraps = periods_of(periods, domain, "points", layout.origin_scale)
         same = len(domain) == len(query_domain)
         dt, steps = step_of(first.times)
-        layout = layout or Layout(timed=len(first.times) > 1)
         layout = replace(
             layout, alone=not len(first.points), times=first.times if layout.timed else ()
         )
@@ -242,19 +251,17 @@ class Dataset:
 
     def moved(self, origin: tuple[float, ...]) -> Dataset:
         """The same places counted from another origin, as a model counts them."""
-        if origin == self.layout.origin:
+        return self.like(replace(self.layout, origin=origin))
+
+    def like(self, layout: Layout) -> Dataset:
+        """The same samples in the units of another layout, as a model counts them."""
+        names = ("points", "queries", *CHANNELS)
+        if all(layout.scaling(n) == self.layout.scaling(n) for n in names):
             return self
-        none = (0.0,) * self.spec.dimension
-        own, other = (torch.tensor(o or none).double() for o in (self.layout.origin, origin))
-        samples = [self[i] for i in range(len(self))]
-        # A mesh that samples share is moved once, and stays shared.
-        places = {id(t): t for s in samples for t in (s.points, s.queries)}
-        shared = {key: (t.double() + (own - other)).float() for key, t in places.items()}
-        samples = [
-            replace(s, points=shared[id(s.points)], queries=shared[id(s.queries)]) for s in samples
-        ]
-        layout = replace(self.layout, origin=origin)
-        return Dataset(held(samples), self.spec, layout)
+        samples, own = carried(self.data, self.spec, self.layout, layout), self.layout
+        for name in names:
+            own = own.with_scaling(name, layout.scaling(name))
+        return Dataset(held(samples), self.spec, own)
 
     def split(self, train: float = 0.8, *, seed: int = 0) -> tuple[Dataset, Dataset]:
         """Two data sets, the first with a fraction of the samples, drawn at random."""

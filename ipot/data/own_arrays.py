@@ -6,15 +6,18 @@ argument, what was expected, what came and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ipot.data.scaling import Scaling, Span, power_of_two, scaling_of, spans
 from ipot.errors import DataError
+from ipot.memory import SMALL, free_memory, refuse_too_large
 
 AT_ONCE = 1 << 22
 """Numbers that are converted and checked in one go, so that no second copy of all is held."""
@@ -34,6 +37,8 @@ class Column:
     shared: Tensor | None = None
     stacked: Tensor | None = None
     each: tuple[Tensor, ...] | None = None
+    scaling: Scaling | None = None
+    """The change of units that its channels are held in."""
 
     def of(self, index: int) -> Tensor:
         """The rows of one sample."""
@@ -71,11 +76,11 @@ class Column:
     def map(self, function: Callable[[Tensor], Tensor]) -> Column:
         """The same function of every sample's rows; it must keep the leading axes as they are."""
         if self.each is not None:
-            return Column(self.name, each=tuple(function(t) for t in self.each))
+            return replace(self, each=tuple(function(t) for t in self.each))
         if self.shared is not None:
-            return Column(self.name, shared=function(self.shared))
+            return replace(self, shared=function(self.shared))
         assert self.stacked is not None
-        return Column(self.name, stacked=function(self.stacked))
+        return replace(self, stacked=function(self.stacked))
 
 
 def is_listed(given: Any) -> bool:
@@ -85,11 +90,12 @@ def is_listed(given: Any) -> bool:
     """
     if isinstance(given, np.ndarray) and given.dtype == object:
         return given.ndim > 0
-    return isinstance(given, list | tuple) and any(len(getattr(a, "shape", ())) for a in given)
+    return isinstance(given, list | tuple) and any(has_axes(a) for a in given)
 
 
 def array(name: str, given: Any) -> np.ndarray:
-    """One argument as an array of real numbers; nothing is copied that need not be."""
+    """One argument as an array of real numbers; nothing is copied that need not be, and nothing is
+    taken that the memory cannot hold."""
     if given is None:
         raise DataError(f"{name} is None: give an array of numbers")
     refuse_frame(name, given)
@@ -103,7 +109,9 @@ def array(name: str, given: Any) -> np.ndarray:
         given = given.data
     try:
         found = np.asarray(given)
-    except (ValueError, TypeError) as error:
+    except MemoryError as error:
+        raise DataError(f"{name} does not fit into memory: take fewer samples or points") from error
+    except Exception as error:  # objects of other libraries raise what they like
         raise DataError(f"{name} is not an array of numbers: {error}") from error
     if found.dtype == object:
         raise DataError(
@@ -112,60 +120,88 @@ def array(name: str, given: Any) -> np.ndarray:
         )
     if found.dtype.kind not in "fiub":
         raise DataError(f"{name} must hold real numbers, got {found.dtype}")
+    # A view may repeat a few numbers without end; only the copy in float32 would be that large.
+    refuse_large(name, found.size)
     return found
 
 
-def tensor(name: str, given: Any, origin: np.ndarray | None = None) -> Tensor:
-    """An array as float32, checked for values that are not finite, less an origin if given."""
+def tensor(name: str, given: Any, scaling: Scaling | None = None) -> Tensor:
+    """An array as float32, checked for values that are not finite, in other units if given."""
     found = array(name, given)
     out = np.empty(found.shape, dtype=np.float32)
-    if not found.size:
-        return torch.from_numpy(out)
-    rows = max(1, AT_ONCE * len(found) // found.size) if found.ndim else 1
-    source, target = (found, out) if found.ndim else (found.reshape(1), out.reshape(1))
-    for start in range(0, len(source), rows):
-        piece = source[start : start + rows]
-        if origin is not None:
-            piece = piece.astype(np.float64) - origin
+    for piece, place in zip(_pieces(found), _pieces(out), strict=True):
         with np.errstate(over="ignore"):
-            target[start : start + rows] = piece
-        good = np.isfinite(target[start : start + rows])
-        if not good.all():
-            _refuse_infinite(name, source, start, ~good)
+            place[...] = piece if scaling is None else scaling.apply(piece)
+        if not np.isfinite(place).all():
+            _refuse_infinite(name, found, out)
     return torch.from_numpy(out)
+
+
+def spans_of(name: str, arrays: Sequence[np.ndarray], channels: int | None) -> list[Span] | None:
+    """The smallest and largest number of every channel, where all are finite."""
+    found = spans((piece for a in arrays for piece in _pieces(a)), channels)
+    if found is not None and not all(math.isfinite(s.low) and math.isfinite(s.high) for s in found):
+        for i, one in enumerate(arrays):
+            if not all(np.isfinite(piece).all() for piece in _pieces(one)):
+                _refuse_infinite(f"{name}[{i}]" if len(arrays) > 1 else name, one)
+    return found
 
 
 def column(name: str, given: Any, ranks: tuple[int, ...], shared_rank: int | None = None) -> Column:
     """An argument as a column.
 
-    `ranks` are the axes that one sample may have, `shared_rank` those of one array for all.
+    `ranks` are the axes that one sample may have, `shared_rank` those of one array for all. Of two
+    ranks the smaller lacks an axis for channels.
     """
     if is_listed(given):
         if not len(given):
             raise DataError(f"{name} is an empty list: give an array for each sample")
-        each = tuple(tensor(f"{name}[{i}]", a) for i, a in enumerate(given))
-        for i, t in enumerate(each):
-            if t.ndim not in ranks or t.ndim != each[0].ndim:
+        arrays = [array(f"{name}[{i}]", a) for i, a in enumerate(given)]
+        for i, a in enumerate(arrays):
+            if a.ndim not in ranks or a.ndim != arrays[0].ndim:
                 raise DataError(
-                    f"{name}[{i}] has {t.ndim} axes {tuple(t.shape)}; expected "
-                    f"{each[0].ndim if each[0].ndim in ranks else _or(ranks)} as in {name}[0] "
-                    f"{tuple(each[0].shape)}"
+                    f"{name}[{i}] has {a.ndim} axes {a.shape}; expected "
+                    f"{arrays[0].ndim if arrays[0].ndim in ranks else _or(ranks)} as in {name}[0] "
+                    f"{arrays[0].shape}"
                 )
+        refuse_large(name, sum(a.size for a in arrays))
+        scaling = _scaling(name, arrays, arrays[0].ndim == ranks[0])
+        each = tuple(tensor(f"{name}[{i}]", a, scaling) for i, a in enumerate(arrays))
         if len({t.shape for t in each}) == 1:
-            return Column(name, stacked=torch.stack(each))
-        return Column(name, each=each)
-    found = tensor(name, given)
+            return Column(name, stacked=torch.stack(each), scaling=scaling)
+        return Column(name, each=each, scaling=scaling)
+    found = array(name, given)
     if found.ndim and not len(found):
-        raise DataError(f"{name} is empty {tuple(found.shape)}: there is nothing to learn from")
+        raise DataError(f"{name} is empty {found.shape}: there is nothing to learn from")
     if shared_rank is not None and found.ndim == shared_rank:
-        return Column(name, shared=found)
+        scaling = _scaling(name, [found], True)
+        return Column(name, shared=tensor(name, found, scaling), scaling=scaling)
     if found.ndim - 1 not in ranks:
         raise DataError(
-            f"{name} has {found.ndim} axes {tuple(found.shape)}; expected samples first and "
+            f"{name} has {found.ndim} axes {found.shape}; expected samples first and "
             f"{_or(ranks)} behind"
             + ("" if shared_rank is None else f", or {shared_rank} in all where samples share it")
         )
-    return Column(name, stacked=found)
+    scaling = _scaling(name, [found], found.ndim - 1 == ranks[0])
+    return Column(name, stacked=tensor(name, found, scaling), scaling=scaling)
+
+
+def _scaling(name: str, arrays: Sequence[np.ndarray], flat: bool) -> Scaling | None:
+    """The change of units that the channels of an argument need."""
+    widths = {a.shape[-1] for a in arrays} if not flat else {1}
+    if 0 in widths and name != "weights":
+        raise DataError(f"{name} has no channels: its last axis is empty, {arrays[0].shape}")
+    if len(widths) > 1:
+        for i, a in enumerate(arrays):
+            if a.shape[-1] != arrays[0].shape[-1]:
+                raise DataError(
+                    f"{name}[{i}] has {a.shape[-1]} channels, {name}[0] has {arrays[0].shape[-1]}"
+                )
+    found = spans_of(name, arrays, None if flat else arrays[0].shape[-1])
+    if name == "weights" and found is not None:  # only their ratios count
+        scale = power_of_two(float(found[0].largest))
+        return None if scale == 1 else Scaling((0.0,), (scale,))
+    return scaling_of(name, found)
 
 
 def same_count(columns: Sequence[Column]) -> int:
@@ -198,27 +234,61 @@ def _of_torch(name: str, given: Tensor) -> np.ndarray:
         raise DataError(f"{name} is a nested tensor: give a list with a tensor for each sample")
     if given.is_meta:
         raise DataError(f"{name} lies on the device 'meta', where tensors hold no numbers")
-    if given.is_quantized:
-        given = given.dequantize()
-    if given.layout != torch.strided:
-        given = given.to_dense()
-    if given.is_floating_point() and given.dtype not in NUMPY_KNOWS:
-        given = given.float()
-    return given.detach().cpu().resolve_conj().resolve_neg().numpy()
+    refuse_large(name, math.prod(given.shape))
+    try:
+        if given.is_quantized:
+            given = given.dequantize()
+        if given.layout != torch.strided:
+            given = given.to_dense()
+        if given.is_floating_point() and given.dtype not in NUMPY_KNOWS:
+            given = given.float()
+        return given.detach().cpu().resolve_conj().resolve_neg().numpy()
+    except (RuntimeError, TypeError) as error:  # kinds that have no numbers, or that numpy lacks
+        raise DataError(f"{name} is a tensor that cannot be read as numbers: {error}") from error
 
 
-def _refuse_infinite(name: str, source: np.ndarray, start: int, bad: np.ndarray) -> None:
+def _pieces(found: np.ndarray) -> Iterator[np.ndarray]:
+    """Views of some rows at a time, so that no second copy of all is ever held."""
+    if not found.size:
+        return
+    if not found.ndim:
+        yield found.reshape(1)
+        return
+    rows = max(1, AT_ONCE * len(found) // found.size)
+    for start in range(0, len(found), rows):
+        yield found[start : start + rows]
+
+
+def has_axes(given: Any) -> bool:
+    """Whether something in a list is an array with an axis at least."""
+    shape = getattr(given, "shape", ())
+    return isinstance(shape, tuple) and len(shape) > 0
+
+
+def refuse_large(name: str, size: int) -> None:
+    """Refuse more numbers than the memory holds in float32, before any of them is copied."""
+    if 4 * size > SMALL:
+        refuse_too_large(f"{name} in float32", 4 * size, free_memory())
+
+
+def _refuse_infinite(name: str, found: np.ndarray, held: np.ndarray | None = None) -> None:
+    """Refuse an array by the first of its values that is not finite, or not as it is held."""
+    source, start, bad = np.atleast_1d(found), 0, np.zeros(0, bool)
+    # What lies behind the first piece that is not finite has not been written yet.
+    for piece in _pieces(source if held is None else np.atleast_1d(held)):
+        bad = ~np.isfinite(piece)
+        if bad.any():
+            break
+        start += len(piece)
     first, *rest = (int(i) for i in np.argwhere(bad)[0])
     place = (start + first, *rest)
-    value = float(source[place])
-    if np.isfinite(value):
+    value = source[place].item()
+    if math.isfinite(value):
         raise DataError(
             f"{name} holds {value:g} at {place}, more than float32 can: choose other units"
         )
     # How many in all: the user decides by it whether to drop points or samples.
-    count = sum(
-        int((~np.isfinite(source[i : i + AT_ONCE])).sum()) for i in range(0, len(source), AT_ONCE)
-    )
+    count = sum(int((~np.isfinite(piece)).sum()) for piece in _pieces(source))
     raise DataError(
         f"{name} holds {value} at {place}, {count} of {source.size} values are not finite. Leave "
         "those points or samples out: a list of arrays may have other points in every sample."

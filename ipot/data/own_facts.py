@@ -12,13 +12,11 @@ import torch
 from torch import Tensor
 
 from ipot.data.dataset import Ragged, Stacked
-from ipot.data.own_arrays import array, is_listed
+from ipot.data.own_arrays import array, is_listed, spans_of
 from ipot.data.own_given import is_whole, text
+from ipot.data.scaling import Scaling, Span, middle, power_of_two
 from ipot.errors import DataError
 from ipot.spec import Bounds
-
-FAR = 1000.0
-"""Times their own extent that coordinates may lie from zero before an origin is taken off them."""
 
 
 def named(argument: str, names: Any, count: int, default: str) -> tuple[str, ...]:
@@ -59,8 +57,13 @@ def bounds(data: Stacked | Ragged, *, geographic: bool = False) -> tuple[Bounds,
     return boxes
 
 
-def periods_of(periods: Any, domain: Bounds, name: str) -> tuple[float | None, ...]:
-    """A period or None for every coordinate, from {axis: period} or a list with one for each."""
+def periods_of(
+    periods: Any, domain: Bounds, name: str, scale: Sequence[float] = ()
+) -> tuple[float | None, ...]:
+    """A period or None for every coordinate, from {axis: period} or a list with one for each.
+
+    `scale` is what the coordinates of the domain were divided by, if they were.
+    """
     if periods is None:
         return (None,) * len(domain)
     if not isinstance(periods, Mapping):
@@ -81,17 +84,17 @@ def periods_of(periods: Any, domain: Bounds, name: str) -> tuple[float | None, .
         if not is_whole(axis) or axis not in range(len(domain)):
             raise DataError(f"periods names axis {axis!r}; {name} have axes 0 to {len(domain) - 1}")
         if period is not None:
-            found[axis] = _period(axis, period, domain[axis], name)
+            found[axis] = _period(axis, period, domain[axis], name, scale[axis] if scale else 1.0)
     return tuple(found)
 
 
-def _period(axis: int, period: Any, bounds: tuple[float, float], name: str) -> float:
+def _period(axis: int, period: Any, bounds: tuple[float, float], name: str, scale: float) -> float:
     """One that is a length, and not less than what it is to hold."""
     if isinstance(period, Tensor | np.ndarray) and not period.ndim:
         period = period.item()
     if isinstance(period, bool) or not isinstance(period, Real):
         raise DataError(f"periods: that of axis {axis} must be a number, got {period!r}")
-    length, (low, high) = float(period), bounds
+    length, (low, high) = float(period), (scale * end for end in bounds)
     if not (math.isfinite(length) and length > 0):
         raise DataError(f"periods: that of axis {axis} must be positive, got {period}")
     if high - low > length * (1 + 1e-6):
@@ -99,23 +102,38 @@ def _period(axis: int, period: Any, bounds: tuple[float, float], name: str) -> f
             f"periods: {name} reach from {low:g} to {high:g} along axis {axis}, more than its "
             f"period {length:g}"
         )
-    return length
+    return length / scale
 
 
-def origin_of(points: Any, queries: Any, *, geographic: bool) -> np.ndarray | None:
-    """What to take off coordinates that lie far from zero for their extent, as map grids do:
-    float32 would round away what tells neighbours apart. None where that is not needed."""
-    if geographic:
+def place_scalings(
+    points: Any, queries: Any, *, geographic: bool
+) -> tuple[Scaling | None, Scaling | None]:
+    """What to take off points and queries that lie far from zero for their extent, as map grids do,
+    and what to divide them by where float32 has no such numbers: the same for both where they have
+    as many coordinates. Longitude and latitude stay as they are."""
+    found = [_extent(name, a) for name, a in (("points", points), ("queries", queries))]
+    here, there = found
+    if here is not None and there is not None and len(here) == len(there):
+        here = there = [a.join(b) for a, b in zip(here, there, strict=True)]
+    kept = 2 if geographic else 0
+    return _place_scaling("points", here, kept), _place_scaling("queries", there, kept)
+
+
+def _place_scaling(name: str, axes: list[Span] | None, kept: int) -> Scaling | None:
+    pairs = []
+    for i, axis in enumerate(axes or ()):
+        offset = 0.0
+        if i >= kept and axis.is_far:
+            # A round number where that is near enough: it is shown to people.
+            centre = axis.low / 2 + axis.high / 2
+            offset = float(np.round(centre))
+            if abs(centre - offset) > axis.spread:
+                offset = 0.0 if axis.is_noise else middle(axis)
+        left = max(abs(axis.low - offset), abs(axis.high - offset))
+        pairs.append((offset, 1.0 if i < kept else power_of_two(left)))
+    if all(pair == (0.0, 1.0) for pair in pairs):
         return None
-    boxes = [_extent(name, a) for name, a in (("points", points), ("queries", queries))]
-    boxes = [b for b in boxes if b is not None]
-    if not boxes or len({len(b[0]) for b in boxes}) > 1:
-        return None
-    low = np.min([b[0] for b in boxes], axis=0)
-    high = np.max([b[1] for b in boxes], axis=0)
-    far = np.maximum(np.abs(low), np.abs(high)) > FAR * (high - low)
-    far &= (high > low) & np.isfinite(low) & np.isfinite(high)
-    return np.where(far, np.round((low + high) / 2), 0.0) if far.any() else None
+    return Scaling(tuple(o for o, _ in pairs), tuple(s for _, s in pairs))
 
 
 def grid_of(points: Tensor) -> tuple[int, ...] | None:
@@ -169,16 +187,16 @@ def _box(places: Sequence[Tensor]) -> Bounds:
     return tuple((float(a), float(b)) for a, b in zip(low, high, strict=True))
 
 
-def _extent(name: str, given: Any) -> tuple[np.ndarray, np.ndarray] | None:
+def _extent(name: str, given: Any) -> list[Span] | None:
+    """The span of every coordinate."""
     if given is None:
         return None
-    arrays = [array(name, a) for a in given] if is_listed(given) else [array(name, given)]
-    rows = [
-        a.reshape(-1, a.shape[-1] if a.ndim > 1 else 1).astype(np.float64) for a in arrays if a.size
-    ]
-    if not rows or len({r.shape[1] for r in rows}) > 1:
+    listed = is_listed(given)
+    arrays = [array(name, a) for a in given] if listed else [array(name, given)]
+    arrays = [a[..., None] if a.ndim == 1 else a for a in arrays if a.size and a.ndim]
+    if not arrays or len({a.shape[-1] for a in arrays}) > 1:
         return None
-    return np.min([r.min(0) for r in rows], axis=0), np.max([r.max(0) for r in rows], axis=0)
+    return spans_of(name, arrays, arrays[0].shape[-1])
 
 
 def _refuse_not_geographic(box: Bounds) -> None:

@@ -6,6 +6,7 @@ Every refusal names the argument, what was expected, what came and what to do.
 from __future__ import annotations
 
 import difflib
+import math
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from ipot.data.own_arrays import array, has_axes, refuse_large
 from ipot.errors import DataError
 
 LARGEST_SEED = 2**63 - 1
@@ -85,7 +87,7 @@ def is_whole(given: Any) -> bool:
 
 def is_row(given: Any) -> bool:
     """Whether this counts one sample: a whole number, or a tensor that holds one."""
-    if isinstance(given, bool | np.bool_) or len(getattr(given, "shape", ())):
+    if isinstance(given, bool | np.bool_) or has_axes(given):
         return False
     try:
         operator.index(given)
@@ -120,7 +122,9 @@ def rows(index: Any, count: int) -> list[int]:
         if isinstance(index, np.ndarray | Tensor):
             if index.ndim != 1:
                 raise DataError(f"index must have one axis, got the shape {tuple(index.shape)}")
-            index = index.tolist()
+            # As numbers of Python, which are much larger.
+            refuse_large("index", 16 * math.prod(index.shape))
+            index = array("index", index).tolist()
         given = list(index)
         if given and all(isinstance(g, bool | np.bool_) for g in given):
             if len(given) != count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,21 +12,24 @@ from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own_arrays import Column, array, is_listed, tensor
 from ipot.data.own_facts import grid_of, is_straight
 from ipot.data.own_times import times_given
+from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 from ipot.samples import Batch, Sample
 
 
-def places(name: str, given: Any, count: int | None, origin: np.ndarray | None) -> Column:
+def places(name: str, given: Any, count: int | None, scaling: Scaling | None) -> Column:
     """Coordinates: one mesh for all, or one for each sample; a line may leave out its axis."""
     if is_listed(given):
         each = [array(f"{name}[{i}]", a) for i, a in enumerate(given)]
         each = [a[:, None] if a.ndim == 1 else a for a in each]
         for i, a in enumerate(each):
-            if a.ndim != 2 or a.shape[1] != each[0].shape[-1]:
+            if a.ndim != 2:
+                raise DataError(f"{name}[{i}] must have the shape (n, D), got {a.shape}")
+            if a.shape[1] != each[0].shape[1]:
                 raise DataError(
-                    f"{name}[{i}] must be (n, {each[0].shape[-1]}) like {name}[0], got {a.shape}"
+                    f"{name}[{i}] must be (n, {each[0].shape[1]}) like {name}[0], got {a.shape}"
                 )
-        found = [tensor(f"{name}[{i}]", a, origin) for i, a in enumerate(each)]
+        found = [tensor(f"{name}[{i}]", a, scaling) for i, a in enumerate(each)]
         if len({t.shape for t in found}) != 1:
             return Column(name, each=tuple(found))
         if all(torch.equal(t, found[0]) for t in found):
@@ -40,8 +44,8 @@ def places(name: str, given: Any, count: int | None, origin: np.ndarray | None) 
             f"got shape {whole.shape}"
         )
     if whole.ndim == 2:
-        return Column(name, shared=tensor(name, whole, origin))
-    found = tensor(name, whole, origin)
+        return Column(name, shared=tensor(name, whole, scaling))
+    found = tensor(name, whole, scaling)
     if len(found) > 1 and bool((found == found[:1]).all()):
         return _counted(name, found[0], len(found), count)
     return Column(name, stacked=found)
@@ -66,6 +70,8 @@ def unrolled(
     if places is None or is_listed(places) or is_listed(rows):
         return places, rows
     where, what = array(name, places), array(rows_name, rows)
+    if not where.ndim or not where.shape[-1]:
+        raise DataError(f"{name} has no coordinates: its last axis is empty, got {where.shape}")
     if what.ndim == lead + 1 and where.ndim > 2:
         where = where.reshape(-1, where.shape[-1]) if _sized(where, what, lead) else where
         return where, what
@@ -82,7 +88,7 @@ def unrolled(
 
 def _sized(where: np.ndarray, what: np.ndarray, lead: int) -> bool:
     """Whether rows that lie in one axis are those of a grid of places, unrolled already."""
-    nodes = where.size // where.shape[-1]
+    nodes = math.prod(where.shape[:-1])
     return what.shape[lead] == nodes and (len(where) != len(what) or is_straight(where))
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ipot.data.dataset import Ragged, Stacked
+from ipot.data.own_arrays import array
 from ipot.errors import DataError
 from ipot.samples import Sample, collate
 from ipot.spec import Need
-
-SMALLEST, LARGEST = 1e-30, 1e30
-"""Sizes of targets whose errors float32 can still tell from nothing, and add up."""
 
 
 def held(samples: list[Sample]) -> Stacked | Ragged:
@@ -83,20 +81,6 @@ def refuse_weights(data: Stacked | Ragged) -> None:
             raise DataError(f"{which} are all zero: at least one query must count")
 
 
-def refuse_sizes(data: Stacked | Ragged, outputs: Sequence[str]) -> None:
-    """Refuse targets that are so large or small that float32 cannot count with them."""
-    most = torch.zeros(len(outputs))
-    for _, targets, _ in data.columns():
-        most = torch.maximum(most, targets.abs().flatten(0, -2).amax(0).to(most))
-    for name, size in zip(outputs, most.tolist(), strict=True):
-        if size > LARGEST or 0 < size < SMALLEST:
-            much = "large" if size > LARGEST else "small"
-            raise DataError(
-                f"targets: {name} reaches {size:g}, too {much} to count with in float32. Choose "
-                f"other units, or divide it by {size:.0e}."
-            )
-
-
 def _refuse_unlike(i: int, sample: Sample, first: Sample) -> None:
     """Refuse a sample that is of another kind than the first."""
     if sample.targets is None:
@@ -107,6 +91,9 @@ def _refuse_unlike(i: int, sample: Sample, first: Sample) -> None:
             raise DataError(f"samples[{i}] and samples[0]: only one of them has {name}")
         if one is None:
             continue
+        if one.layout != torch.strided:
+            raise DataError(f"{name} of samples[{i}] is sparse: give it by .to_dense()")
+        array(f"{name} of samples[{i}]", one)  # refused where it holds no real numbers
         if name != "weights" and one.shape[-1] != other.shape[-1]:
             raise DataError(
                 f"samples[{i}] has {name} {tuple(one.shape)}, samples[0] {tuple(other.shape)}: "

@@ -85,7 +85,7 @@ class Moments:
     def scale(self) -> Tensor:
         """The standard deviation, or 1 where a channel is constant up to rounding."""
         deviation = (self._squares / max(1, self.count)).sqrt()
-        constant = deviation <= 1e-7 * self._mean.abs().clamp_min(1e-30)
+        constant = deviation <= 1e-7 * self._mean.abs()
         return torch.where(constant, torch.ones_like(deviation), deviation)
 
 

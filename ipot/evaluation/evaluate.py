@@ -33,13 +33,18 @@ class Scores:
 
 
 def evaluate(
-    model: Operator, data: Dataset, *, batch: int = 16, device: torch.device | str = "cpu"
+    model: Operator,
+    data: Dataset,
+    *,
+    batch: int = 16,
+    device: torch.device | str = "cpu",
+    finite: bool = False,
 ) -> Scores:
-    """Predict a whole data set and score it."""
+    """Predict a whole data set and score it; with `finite`, refuse answers that are not."""
     training = model.training
     model.eval()
     try:
-        pairs = predictions(model, data, batch=batch, device=device)
+        pairs = predictions(model, data, batch=batch, device=device, finite=finite)
         return score((p, b.truth, b.query_mask, b.weights) for b, p in pairs)
     finally:
         model.train(training)

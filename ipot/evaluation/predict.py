@@ -24,7 +24,7 @@ from ipot.models.base import LatentOperator, Operator, without_queries
 from ipot.nn.chunks import rows_by_kernel
 from ipot.nn.paths import goes_by_kernel
 from ipot.samples import Batch
-from ipot.spec import Need
+from ipot.spec import Need, Spec
 
 QUERIES_AT_ONCE = 1 << 18
 """Rows (samples times times times queries) that are answered in one go, and of a chunk of more."""
@@ -37,7 +37,12 @@ still counted by 31 bits."""
 
 @torch.inference_mode()
 def predict(
-    model: Operator, batch: Batch, *, rows: int | None = None, out: Tensor | None = None
+    model: Operator,
+    batch: Batch,
+    *,
+    rows: int | None = None,
+    out: Tensor | None = None,
+    finite: bool = False,
 ) -> Float[Tensor, "B T M K"]:
     """A batch's fields, in chunks so that memory does not grow with the points and queries.
 
@@ -46,6 +51,7 @@ def predict(
     samples times points, or times queries, that are taken at once.
 
     The answer lies where the batch does, or is written to `out` (B, T, M, K), wherever that is.
+    With `finite` an answer that is not finite is an error that says where the first one is.
     """
     if rows is not None and rows < 1:
         raise DataError(f"rows must be at least 1, got {rows}")
@@ -53,10 +59,12 @@ def predict(
     if model.replayable and rows is None and out is None and home.holds(batch):
         answer = replayed(model, batch, lambda batch: _predict(model, batch, home, None, None))
         if answer is not None:
+            if finite:
+                refuse_infinite(answer, [torch.stack(answer.aminmax())], batch, model.spec)
             return answer
     # Around this and not around what is captured: a graph that does not fit is done without.
     with _room(_most(rows)):
-        return _predict(model, batch, home, rows, out)
+        return _predict(model, batch, home, rows, out, finite=finite)
 
 
 def _most(rows: int | None) -> int:
@@ -65,30 +73,39 @@ def _most(rows: int | None) -> int:
 
 
 def _predict(
-    model: Operator, batch: Batch, home: _Home, rows: int | None, out: Tensor | None
+    model: Operator,
+    batch: Batch,
+    home: _Home,
+    rows: int | None,
+    out: Tensor | None,
+    *,
+    finite: bool = False,
 ) -> Tensor:
     most = _most(rows)
-    answers = _Answers(batch, len(model.spec.outputs), out)
+    answers = _Answers(batch, len(model.spec.outputs), out, finite=finite)
     if home.holds(batch) and _small(batch, most, rows):
         answers.put(slice(None), slice(None), model(batch))
     elif isinstance(model, LatentOperator):
         _decode_in_chunks(model, batch, home, answers, rows and most)
     else:
         _ask_in_chunks(model, batch, home, answers, most)
-    return answers.whole()
+    whole = answers.whole()
+    if finite:
+        refuse_infinite(whole, answers.ends, batch, model.spec)
+    return whole
 
 
 def predictions(
-    model: Operator, data: Dataset, *, batch: int, device: torch.device | str
+    model: Operator, data: Dataset, *, batch: int, device: torch.device | str, finite: bool = False
 ) -> Iterator[tuple[Batch, Tensor]]:
-    """Every batch of a data set, in order, with the model's answer."""
+    """Every batch of a data set, in order, with the model's answer; see `predict` for `finite`."""
     if batch < 1:
         raise DataError(f"at least one sample at a time, got a batch of {batch}")
     home = device if not data.stacked else data[0].values.device
     for start in range(0, len(data), batch):
         index = torch.arange(start, min(start + batch, len(data)), device=home)
         piece = data.batch(index).to(device)
-        yield piece, predict(model, piece)
+        yield piece, predict(model, piece, finite=finite)
 
 
 @dataclass(frozen=True)
@@ -137,7 +154,13 @@ class _Home:
 class _Answers:
     """The fields as they come in. One that comes from a GPU is written while the next is made."""
 
-    def __init__(self, batch: Batch, channels: int, out: Tensor | None) -> None:
+    def __init__(
+        self, batch: Batch, channels: int, out: Tensor | None, *, finite: bool = False
+    ) -> None:
+        self.finite = finite
+        self.ends: list[Tensor] = []
+        """The smallest and the largest number of each chunk, where they are asked for. They stay on
+        the device until all is answered: nobody waits for a chunk."""
         self.shape = (batch.size, len(batch.times), batch.queries.shape[-2], channels)
         self.device, self.out = batch.values.device, out
         self.pending: tuple[Tensor, Tensor, Any] | None = None
@@ -149,6 +172,8 @@ class _Answers:
 
     def put(self, step: int | slice, part: slice, answer: Tensor) -> None:
         """Take the answers of one step (B, m, K), or of all (B, T, m, K), at some queries."""
+        if self.finite:
+            self.ends.append(torch.stack(answer.aminmax()))
         if self.out is None:
             if answer.shape == self.shape and answer.device == self.device:
                 self.out = answer
@@ -176,6 +201,30 @@ class _Answers:
             event.synchronize()
             place.copy_(host)
             self.pending = None
+
+
+def refuse_infinite(answer: Tensor, ends: list[Tensor], batch: Batch, spec: Spec) -> None:
+    """Refuse an answer (B, T, M, K) that is not finite everywhere, by the first place.
+
+    `ends` are the smallest and the largest number of its chunks; a NaN is both.
+    """
+    if bool(torch.isfinite(torch.stack(ends)).all()):
+        return
+    for i, sample in enumerate(answer):
+        for step, rows in enumerate(sample):
+            bad = ~torch.isfinite(rows)
+            if batch.query_mask is not None:  # what is answered to padding is nobody's
+                bad &= batch.query_mask[i, :, None].to(bad.device)
+            if not bool(bad.any()):
+                continue
+            query, channel = (int(n) for n in bad.nonzero()[0])
+            number = i if batch.index is None else int(batch.index[i])
+            name, value = spec.outputs[channel], float(rows[query, channel])
+            raise DataError(
+                f"the answer is not finite: {name} is {value} in sample {number}, step {step}, at "
+                f"query {query}, the first of {int(bad.sum())} in that step. Inputs far outside "
+                "those of training do this: check their units."
+            )
 
 
 def _small(batch: Batch, most: int, rows: int | None) -> bool:

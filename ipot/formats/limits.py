@@ -16,14 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ipot.device import free_memory, in_words
 from ipot.errors import DataError
+from ipot.memory import SMALL, free_memory, in_words, refuse_too_large
 
 SQUEEZED = 1100
 """How many bytes one byte of a compressed file can stand for; deflate cannot reach more."""
-SMALL = 2**26
-"""Bytes below which nothing is compared: no file of this size can hurt."""
-
 BROKEN = (
     *(OSError, EOFError, ValueError, TypeError, KeyError, IndexError, OverflowError),
     *(NotImplementedError, RuntimeError, MemoryError, SyntaxError, struct.error, zlib.error),
@@ -93,12 +90,8 @@ def unwritable(path: Path, error: Exception) -> DataError:
 
 def check_memory(what: str, size: int) -> None:
     """Refuse what does not fit into the memory that is free."""
-    free = free_memory()
-    if size > SMALL and free is not None and size > free:
-        raise DataError(
-            f"{what} takes {in_words(size)} and {in_words(free)} of memory are free. "
-            "Take fewer cases or points, or single precision."
-        )
+    if size > SMALL:
+        refuse_too_large(what, size, free_memory())
 
 
 def check_squeezed(what: str, size: int, held: int) -> None:

@@ -60,7 +60,10 @@ def to_xarray(
     Several of them (S, T, M, K) go along the dimension of samples, with these labels; where there
     is no time, `last` are the labels. Places without values are NaN.
     """
-    xr, prediction = xarray(), np.asarray(prediction, dtype=np.float32)
+    xr, prediction = xarray(), np.asarray(prediction)
+    # float64 where the model counts in other units than the data: there it is needed.
+    kind = np.dtype("float64" if prediction.dtype == np.float64 else "float32")
+    prediction = prediction.astype(kind, copy=False)
     if prediction.ndim not in (3, 4):
         raise DataError(f"prediction must be (T, M, K) or (S, T, M, K), got {prediction.shape}")
     several, k = prediction.ndim == 4, len(series.targets)
@@ -72,7 +75,7 @@ def to_xarray(
         )
     whole = prediction
     if places.used is not None:
-        whole = np.full((*prediction.shape[:-2], len(places), k), np.nan, dtype=np.float32)
+        whole = np.full((*prediction.shape[:-2], len(places), k), np.nan, dtype=kind)
         whole[..., places.used, :] = prediction
     whole = whole.reshape(*prediction.shape[:-2], *places.shape, k)
     time, sample = series.target_time or series.time or "time", series.sample or "sample"
@@ -92,7 +95,7 @@ def to_xarray(
     for i, name in enumerate(series.targets):
         attrs = {**series.attributes.get(name, {}), "history": f"predicted by ipot {__version__}"}
         variables[name] = xr.Variable(dims, whole[..., i], attrs)
-        variables[name].encoding = {"dtype": "float32", "_FillValue": np.float32(np.nan)}
+        variables[name].encoding = {"dtype": kind.name, "_FillValue": kind.type(np.nan)}
     attrs = {"Conventions": "CF-1.8", "history": f"predicted by ipot {__version__}"}
     out = xr.Dataset(variables, coords=coordinates, attrs=attrs)
     for name in out.coords:

@@ -1,8 +1,8 @@
 """Frames of a variable, read in pieces: data may be far larger than memory.
 
 A frame is what a variable holds at one time, or in one sample where there is no time. Frames are
-numbered over samples and times together, in the order of the file, and come as float32 rows in
-the order of the space dimensions.
+numbered over samples and times together, in the order of the file, and come as rows in the order
+of the space dimensions, in the precision that they are stored in.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 
 PIECE = 32 << 20
@@ -91,7 +92,6 @@ class Field:
         values = block.transpose(*lead, *self.space).values
         if self.frame is None:
             values = values[None]
-        values = values.astype(np.float32, copy=False)
         if VERSIONS in lead:
             final = values[:, 0].copy()
             for later in range(1, values.shape[1]):
@@ -110,12 +110,16 @@ def as_slice(index: np.ndarray) -> slice | np.ndarray:
 
 
 def fill(
-    field: Field, jobs: Sequence[tuple[np.ndarray, np.ndarray]], piece: int = PIECE
-) -> tuple[float, float, int]:
-    """Read each frame once and put it wherever it is wanted.
+    field: Field,
+    jobs: Sequence[tuple[np.ndarray, np.ndarray]],
+    piece: int = PIECE,
+    scaling: Scaling | None = None,
+) -> tuple[Any, Any, int]:
+    """Read each frame once and put it wherever it is wanted, in other units if given.
 
     A job is (numbers of frames (W, J), where they go (W, J, points)). Returns the smallest and the
-    largest value and how many are not finite; (inf, -inf) where none is finite.
+    largest value as they are in the file, and how many are not finite; (inf, -inf) where none is
+    finite.
     """
     wanted = np.unique(np.concatenate([numbers.ravel() for numbers, _ in jobs]))
     sorted_ = []
@@ -125,18 +129,20 @@ def fill(
     low, high, missing = np.inf, -np.inf, 0
     for number, frame in field.read(wanted, piece):
         finite = np.isfinite(frame)
-        if finite.all():
-            low, high = min(low, float(frame.min())), max(high, float(frame.max()))
-        else:
-            missing += int((~finite).sum())
-            frame = np.where(finite, frame, np.float32(np.nan))
-            if finite.any():
-                low, high = min(low, float(frame[finite].min())), max(high, np.nanmax(frame))
+        whole = bool(finite.all())
+        seen = frame if whole else frame[finite]
+        if seen.size:
+            low, high = min(low, seen.min().item()), max(high, seen.max().item())
+        missing += frame.size - seen.size
+        with np.errstate(over="ignore", invalid="ignore"):
+            frame = frame if scaling is None else scaling.apply(frame)
+            frame = frame.astype(np.float32, copy=False)
+        frame = frame if whole else np.where(finite, frame, np.float32(np.nan))
         for (order, places), (numbers, out) in zip(sorted_, jobs, strict=True):
             first, last = np.searchsorted(places, [number, number + 1])
             for place in order[first:last]:
                 out[np.unravel_index(place, numbers.shape)] = frame
-    return low, float(high), missing
+    return low, high, missing
 
 
 def free_memory() -> int:

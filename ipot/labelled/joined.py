@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from torch import Tensor
 
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own import Dataset, Layout
-from ipot.data.own_facts import origin_of
+from ipot.data.own_arrays import tensor
+from ipot.data.own_units import with_places
+from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 from ipot.labelled.places import Places, find_west, widest_gap
 from ipot.labelled.series import Series, kept
@@ -33,6 +35,19 @@ class Arrays:
     """(S, T, M, K)"""
     parameters: np.ndarray
     """(S, P)"""
+    scalings: Mapping[str, Scaling | None] = field(default_factory=dict)
+    """The changes of units that these are in."""
+
+    def with_parameters(self, more: np.ndarray) -> Arrays:
+        """The same with other parameters (S, P) behind, which are in no changed units."""
+        found = dict(self.scalings)
+        if (own := found.get("parameters")) is not None:
+            count = more.shape[1]
+            found["parameters"] = Scaling(
+                (*own.offset, *(0.0,) * count), (*own.scale, *(1.0,) * count)
+            )
+        parameters = np.concatenate([self.parameters, more], 1)
+        return replace(self, parameters=parameters, scalings=found)
 
 
 def join(
@@ -73,9 +88,12 @@ def join(
     inside, asked = np.asarray(seen.any(0)), np.asarray(known.any(0))
     points = np.zeros((0, len(told.names))) if given is None else given.points(west)[inside]
     queries = told.points(west)[asked]
-    origin = origin_of(points if len(points) else None, queries, geographic=told.geographic)
-    if origin is not None:
-        points, queries = points - origin if len(points) else points, queries - origin
+    seen_at = points if len(points) else None
+    layout = with_places(
+        Layout(timed=series.lead > 0), seen_at, queries, geographic=told.geographic
+    )
+    for kind, scaling in arrays.scalings.items():
+        layout = layout.with_scaling(kind, scaling)
     grid = given.grid if given is not None and inside.all() else None
     facts: dict[str, Any] = {
         "values": squeezed(arrays.values, rows, inside, axis=0),
@@ -85,7 +103,10 @@ def join(
         "grids": (grid, told.grid if asked.all() else None),
         "times": tuple(float(t + 1) for t in range(arrays.targets.shape[1])),
     }
-    places = _float(points), _float(queries)
+    places = (
+        tensor("points", points, layout.scaling("points") if len(points) else None),
+        tensor("queries", queries, layout.scaling("queries")),
+    )
     if torch.equal(*places):
         places = places[0], places[0]
     if seen[:, inside].all() and known[:, asked].all():
@@ -94,9 +115,7 @@ def join(
         data = _ragged(places, seen[:, inside], known[:, asked], **facts)
     dataset = Dataset.of(
         data,
-        layout=Layout(
-            timed=series.lead > 0, origin=() if origin is None else tuple(map(float, origin))
-        ),
+        layout=layout,
         inputs=input_names(series),
         outputs=series.targets,
         parameter_names=parameter_names(series) or None,

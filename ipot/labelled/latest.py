@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from ipot.data.own_layout import Layout
+from ipot.data.scaling import Scaling, Span
 from ipot.errors import DataError
 from ipot.labelled import clock as clocks
 from ipot.labelled.clock import OFF
 from ipot.labelled.named import UNNAMED, as_dataset, names_of
 from ipot.labelled.places import TIMES, Places
 from ipot.labelled.series import Series
-from ipot.labelled.sides import Side, input_jobs, read_jobs, side_of
+from ipot.labelled.sides import Key, Side, channels_of, input_jobs, key_of, read_jobs, side_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,8 +36,9 @@ class Frames:
     """What the sample is called in its dimension, where it has names."""
 
 
-def to_batch(series: Series, frames: Any) -> list[Frames]:
-    """The latest frames of labelled arrays as a model takes them, for every sample there is."""
+def to_batch(series: Series, frames: Any, layout: Layout | None = None) -> list[Frames]:
+    """The latest frames of labelled arrays as a model takes them, for every sample there is; values
+    and parameters in the units of a layout, if given."""
     data = _known(series, as_dataset(frames, "frames"))
     if series.clock is not None and series.clock.kind == "duration":
         data = data.drop_vars("valid_time", errors="ignore")  # steps are what was counted
@@ -60,7 +63,8 @@ def to_batch(series: Series, frames: Any) -> list[Frames]:
         numbers = members[:, None]
         lasts = labels if named else list(members)
     values, scalars, moving, still = input_jobs(side, numbers, members)
-    read_jobs([*moving, *still])
+    found = _scalings(side, series.history, layout or Layout())
+    _refuse_too_large(read_jobs([*moving, *still], scalings=found), found)
     if series.season and series.clock is not None:
         angle = clocks.season(np.asarray([last]), series.clock.kind)
         beside = np.stack([np.cos(angle), np.sin(angle)], 1)
@@ -72,6 +76,31 @@ def to_batch(series: Series, frames: Any) -> list[Frames]:
         for v, s, last in zip(values, scalars, lasts, strict=True)
     ]
     return [replace(f, label=label) for f, label in zip(found, labels, strict=True)]
+
+
+def _scalings(side: Side, history: int, layout: Layout) -> dict[Key, Scaling]:
+    """The change of units of every variable, from those of the channels."""
+    found: dict[Key, Scaling] = {}
+    for fields, kind in zip(channels_of(side, history), ("values", "parameters"), strict=True):
+        scaling = layout.scaling(kind)
+        for i, field in enumerate(fields if scaling is not None else ()):
+            assert scaling is not None
+            found[key_of(field)] = Scaling((scaling.offset[i],), (scaling.scale[i],))
+    return found
+
+
+def _refuse_too_large(spans: dict[Key, Span], scalings: dict[Key, Scaling]) -> None:
+    """Refuse numbers that float32 cannot hold: they would look like missing ones."""
+    most = np.finfo(np.float32).max
+    for key, span in spans.items():
+        ends = np.array([span.low, span.high], float)
+        scaling = scalings.get(key)
+        held = ends if scaling is None else scaling.apply(ends)
+        if (abs(held) > most).any():
+            raise DataError(
+                f"{key[1]} reaches from {span.low:g} to {span.high:g} in the frames given, far "
+                "from all that the model was trained on: check its units"
+            )
 
 
 def _known(series: Series, data: Any) -> Any:

@@ -6,7 +6,6 @@ dataset, series = from_xarray(ds, inputs="t2m", targets="t2m", history=7, lead=7
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from ipot.labelled.frames import PIECE, Field, free_memory
 from ipot.labelled.joined import Arrays, join
 from ipot.labelled.named import as_dataset, names_of
 from ipot.labelled.series import Series
-from ipot.labelled.sides import Side, input_jobs, read_jobs, side_of
+from ipot.labelled.sides import Side, channels_of, input_jobs, read_scaled, side_of, together
 from ipot.labelled.windows import Windows, clock_of, one_by_one, plan
 
 _KEPT = ("units", "long_name", "standard_name")
@@ -108,7 +107,7 @@ def from_xarray(
     if season and clock is not None:
         angle = clocks.season(windows.last, clock.kind)
         beside = np.stack([np.cos(angle), np.sin(angle)], 1).astype(np.float32)
-        arrays = replace(arrays, parameters=np.concatenate([arrays.parameters, beside], 1))
+        arrays = arrays.with_parameters(beside)
     moving, outputs = [f.name for f in given.moving], [f.name for f in told.moving]
     series = Series(
         inputs=tuple(moving),
@@ -174,8 +173,14 @@ def _read(given: Side, told: Side, windows: Windows, piece: int) -> Arrays:
     steps, width = windows.targets.shape[1], len(told.moving)
     targets = np.empty((len(windows), steps, places, width), dtype=np.float32)
     asked = [(f, windows.targets, targets[..., i]) for i, f in enumerate(told.moving)]
-    read_jobs([*moving, *still, *asked], piece)
-    return Arrays(values=values, targets=targets, parameters=scalars)
+    found = read_scaled([*moving, *still, *asked], told.moving, piece)
+    fields, numbers = channels_of(given, windows.inputs.shape[1])
+    scalings = {
+        "values": together(fields, found),
+        "targets": together(told.moving, found),
+        "parameters": together(numbers, found),
+    }
+    return Arrays(values=values, targets=targets, parameters=scalars, scalings=scalings)
 
 
 def _refuse_sides(given: Side, told: Side) -> None:

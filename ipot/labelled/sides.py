@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ipot.data.scaling import Scaling, Span, scaling_of
 from ipot.errors import DataError
 from ipot.labelled.columns import assemble, find_columns
 from ipot.labelled.frames import PIECE, Field, fill
@@ -17,6 +18,8 @@ from ipot.labelled.windows import Axis
 
 Job = tuple[Field, np.ndarray, np.ndarray]
 """A variable, the numbers of its frames (W, J), and where they go (W, J, points)."""
+Key = tuple[int, str]
+"""The data set of a variable, and its name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,16 +115,66 @@ def input_jobs(
     return values, scalars, moving, still
 
 
-def read_jobs(jobs: Sequence[Job], piece: int = PIECE) -> None:
-    """Read every frame once, wherever it goes; refuse a variable that has no value."""
-    together: dict[tuple[int, str], list[Job]] = {}
+def read_jobs(
+    jobs: Sequence[Job], piece: int = PIECE, scalings: Mapping[Key, Scaling] | None = None
+) -> dict[Key, Span]:
+    """Read every frame once, wherever it goes; refuse a variable that has no value.
+
+    Variables with a scaling are put there in its units. The spans are those of the file.
+    """
+    together: dict[Key, list[Job]] = {}
     for job in jobs:
-        together.setdefault((job[0].source, job[0].name), []).append(job)
-    for found in together.values():
-        field = found[0][0]
-        low, _, _ = fill(field, [(numbers, out) for _, numbers, out in found], piece)
+        together.setdefault(key_of(job[0]), []).append(job)
+    found = {}
+    for key, several in together.items():
+        field = several[0][0]
+        scaling = (scalings or {}).get(key)
+        places = [(numbers, out) for _, numbers, out in several]
+        low, high, _ = fill(field, places, piece, scaling)
         if low == np.inf:
             raise DataError(
                 f"{field.name} has no finite value in any frame that was read: all are missing "
                 "(NaN). Leave it out, or check the file."
             )
+        kind = field.array.dtype
+        found[key] = Span(low, high, float(np.finfo(kind).eps) if kind.kind == "f" else 0.0)
+    return found
+
+
+def read_scaled(jobs: Sequence[Job], targets: Sequence[Field], piece: int) -> dict[Key, Scaling]:
+    """Read all frames, and those of variables that float32 cannot hold well again, in other units.
+
+    What units they need is known only when all was read; it is seldom that any are.
+    """
+    answers = {key_of(field) for field in targets}
+    found = {}
+    for key, span in read_jobs(jobs, piece).items():
+        name = "targets" if key in answers else "inputs"
+        scaling = scaling_of(name, [span], [key[1]])
+        if scaling is not None:
+            found[key] = scaling
+    if found:
+        read_jobs([job for job in jobs if key_of(job[0]) in found], piece, found)
+    return found
+
+
+def together(fields: Sequence[Field | None], found: Mapping[Key, Scaling]) -> Scaling | None:
+    """The change of units of channels, by the variables that they are of; None has no change."""
+    parts = [None if f is None else found.get(key_of(f)) for f in fields]
+    if not any(parts):
+        return None
+    return Scaling(
+        tuple(0.0 if p is None else p.offset[0] for p in parts),
+        tuple(1.0 if p is None else p.scale[0] for p in parts),
+    )
+
+
+def channels_of(side: Side, history: int) -> tuple[list[Field], list[Field]]:
+    """The variables that the channels of values are of, and those of the parameters."""
+    values = [*(list(side.moving) * history), *side.still]
+    return values, [f for f in side.scalars for _ in range(history)]
+
+
+def key_of(field: Field) -> Key:
+    """What tells variables apart."""
+    return field.source, field.name

@@ -19,8 +19,8 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ipot import registry
 from ipot.data.statistics import Statistics
-from ipot.device import free_memory, in_words
 from ipot.errors import IpotError, RunError, Unsupported
+from ipot.memory import free_memory, in_words
 from ipot.models._globe import place, seen_spec
 from ipot.models._wrappers import wrap
 from ipot.models.base import Operator

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
+from ipot.errors import DataError
 from ipot.models.base import Latent, LatentOperator, OneStep, Operator
 from ipot.samples import Batch
 from ipot.spec import Need
@@ -85,7 +86,13 @@ class Normalized(Wrapper):
     def __init__(self, inner: Operator, statistics: Statistics) -> None:
         super().__init__(inner)
         for name, value in statistics.tensors().items():
-            self.register_buffer(name, value.float())
+            held = value.float()
+            if not bool(torch.isfinite(held).all()) or (name.endswith("scale") and not held.all()):
+                raise DataError(
+                    f"{name} of the training data is {value.tolist()}, which float32 cannot hold: "
+                    "choose other units"
+                )
+            self.register_buffer(name, held)
         self.inward, self.outward = Inward(), Outward()
 
     def passes(self) -> Iterator[nn.Module]:

@@ -32,7 +32,7 @@ def calibrated(model: Operator, data: Dataset) -> Conformal:
 def answered(model: Operator, samples: Sequence[Sample], batch: Batch) -> list[Tensor]:
     """The fields of some samples, which are padded to one size in a batch."""
     device = next(model.parameters()).device
-    answer = predict(model, batch.to(device)).float().cpu()
+    answer = predict(model, batch.to(device), finite=True).float().cpu()
     return [a[:, : s.queries.shape[-2]] for a, s in zip(answer, samples, strict=True)]
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from ipot.data.own import Layout
 from ipot.data.own_arrays import array, is_listed, tensor
 from ipot.data.own_facts import is_straight
+from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 from ipot.spec import Spec
 
@@ -104,7 +105,7 @@ def _one_grid(layout: Layout, places: np.ndarray, own: bool) -> bool:
 
 
 def places_of(
-    name: str, given: Any, columns: int, origin: np.ndarray | None, kept: dict[str, Tensor]
+    name: str, given: Any, columns: int, scaling: Scaling | None, kept: dict[str, Tensor]
 ) -> tuple[Tensor, tuple[int, ...]]:
     """Coordinates as rows, and the axes that they had."""
     if given is None:
@@ -118,7 +119,7 @@ def places_of(
         )
     shape = found.shape[:-1]
     if name not in kept:
-        rows = tensor(name, found.reshape(-1, columns), origin)
+        rows = tensor(name, found.reshape(-1, columns), scaling)
         if not len(rows):
             raise DataError(f"{name} holds no row")
         if "[" in name:
@@ -133,25 +134,25 @@ def values_of(
     """Values as rows with channels."""
     if given is None:
         return torch.zeros(count, 0)
-    found = tensor(name, given)
-    if layout.flat_values and tuple(found.shape) in (shape, (count,)):
-        found = found.unsqueeze(-1)
-    if tuple(found.shape[:-1]) not in (shape, (count,)) or found.shape[-1] != spec.channels:
+    found = array(name, given)
+    flat = layout.flat_values and found.shape in (shape, (count,))
+    rows, channels = (found.shape, 1) if flat else (found.shape[:-1], found.shape[-1:])
+    if rows not in (shape, (count,)) or channels not in (spec.channels, (spec.channels,)):
         wanted = shape if layout.flat_values else (*shape, spec.channels)
-        raise DataError(f"{name} must have shape {wanted}, got {tuple(found.shape)}")
-    return found.reshape(count, spec.channels)
+        raise DataError(f"{name} must have shape {wanted}, got {found.shape}")
+    return tensor(name, found, layout.scaling("values")).reshape(count, spec.channels)
 
 
 def parameters_of(name: str, given: Any, spec: Spec, layout: Layout) -> Tensor | None:
     """The numbers of one sample, where it has any."""
     if given is None:
         return None
-    found = tensor(name, given)
+    found = array(name, given)
     if found.ndim == 0:
-        found = found.unsqueeze(0)
-    if tuple(found.shape) != (len(spec.parameters),):
+        found = found.reshape(1)
+    if found.shape != (len(spec.parameters),):
         raise DataError(
             f"{name} must be {len(spec.parameters)} numbers ({', '.join(spec.parameters)}), got "
-            f"shape {tuple(found.shape)}"
+            f"shape {found.shape}"
         )
-    return found
+    return tensor(name, found, layout.scaling("parameters"))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ipot.data.own import Layout
@@ -46,11 +47,28 @@ class Asked:
         return np.stack(found) if alike and not self.listed else found
 
     def _one(self, answer: Tensor, shape: tuple[int, ...]) -> np.ndarray:
-        out = answer.numpy()
+        out = in_given_units(self.layout, answer)
         out = out.reshape(out.shape[0], *shape, out.shape[-1])
         if not self.layout.timed:
             out = out[0]
         return out[..., 0] if self.layout.flat_targets else out
+
+
+def in_given_units(layout: Layout, answer: Tensor) -> np.ndarray:
+    """An answer (T, M, K) in the units of the data: float64 where they were changed."""
+    scaling = layout.scaling("targets")
+    return answer.numpy() if scaling is None else scaling.undo(answer)
+
+
+def in_shown_units(layout: Layout, sample: Sample) -> Sample:
+    """A sample of a data set with the values and targets that it was made from, as far as float64
+    tells; itself where its units were not changed."""
+    found: dict[str, Any] = {}
+    for name in ("values", "targets"):
+        scaling, held = layout.scaling(name), getattr(sample, name)
+        if scaling is not None and held is not None:
+            found[name] = torch.from_numpy(scaling.undo(held, name))
+    return replace(sample, **found)
 
 
 @dataclass(frozen=True)
@@ -83,20 +101,17 @@ class Known:
         refuse_other_counts(counts)
         own = listed or is_by_samples(self.layout, queries, counts, own=self.layout.own_queries)
         kept: dict[str, Tensor] = {}
+        scaling = self.layout.scaling("queries")
         samples, shapes = [], []
         # One sample alone may be asked at several lists of places.
         count = next(iter(counts.values()), 1)
         for index in range(count):
             inputs = self.inputs[min(index, len(self.inputs) - 1)]
             name, given = (f"queries[{index}]", queries[index]) if own else ("queries", queries)
-            rows, shape = places_of(name, given, self.spec.query_dimension, self._origin, kept)
+            rows, shape = places_of(name, given, self.spec.query_dimension, scaling, kept)
             samples.append(Sample(**inputs, queries=rows, times=times, index=index))
             shapes.append(shape)
         return self._asked(samples, shapes, many=bool(counts), listed=listed or self.listed)
-
-    @property
-    def _origin(self) -> np.ndarray | None:
-        return np.asarray(self.layout.origin) if self.layout.origin else None
 
     def _asked(self, samples: list[Sample], shapes: Any, *, many: bool, listed: bool) -> Asked:
         return Asked(samples, self.layout, many, listed, shapes)
@@ -122,6 +137,9 @@ def known(
     for name, whole in given.items():
         given[name] = whole if whole is None or is_listed(whole) else array(name, whole)
     own = led_by_samples(layout, given)
+    for name in own:
+        if not is_listed(given[name]) and not given[name].ndim:
+            raise DataError(f"{name} is one number: give an array for every sample")
     counts = {name: len(given[name]) for name in sorted(own)}
     refuse_other_counts(counts)
     places = given["points"]
@@ -131,7 +149,7 @@ def known(
         and is_by_samples(layout, places, counts, own=layout.own_points)
     ):
         own.add("points")
-    origin = np.asarray(layout.origin) if layout.origin else None
+    scaling = layout.scaling("points")
     # One array for all samples is converted once.
     kept: dict[str, Tensor] = {}
     inputs, shapes = [], []
@@ -141,7 +159,7 @@ def known(
             whole = given[name]
             return (f"{name}[{index}]", whole[index]) if name in own else (name, whole)  # noqa: B023
 
-        rows, shape = places_of(*one("points"), spec.dimension, origin, kept)
+        rows, shape = places_of(*one("points"), spec.dimension, scaling, kept)
         inputs.append(
             {
                 "points": rows,

@@ -11,7 +11,7 @@ import numpy as np
 from ipot.errors import DataError
 from ipot.formats.case import Case
 from ipot.formats.channels import Where, fields_of, scalars_of, source_of
-from ipot.own.asked import asked
+from ipot.own.asked import asked, in_given_units
 from ipot.own.surrogate import Fitted
 from ipot.samples import Sample
 from ipot.spec import Spec
@@ -64,10 +64,12 @@ def arrays_as_cases(
     model: Fitted, given: Mapping[str, Any], *, interval: float | None, steps: int | None
 ) -> list[Case]:
     """The answers to arrays as cases, one for each sample: places with a field for each channel."""
-    origin = np.asarray(model.layout.origin or 0.0)
+    scaling = model.layout.scaling("queries")
     return [
         Case(
-            points=sample.queries.double().numpy() + origin,
+            points=sample.queries.double().numpy()
+            if scaling is None
+            else scaling.undo(sample.queries, "queries"),
             fields=found,
             units=_units(found, model),
         )
@@ -86,7 +88,10 @@ def _answers(
         parts |= {"_low": low, "_high": high}
     found = []
     for i, sample in enumerate(samples):
-        named = [_named(part[i].numpy(), model, suffix) for suffix, part in parts.items()]
+        named = [
+            _named(in_given_units(model.layout, part[i]), model, suffix)
+            for suffix, part in parts.items()
+        ]
         found.append((sample, {k: v for fields in named for k, v in fields.items()}))
     return found
 

@@ -178,6 +178,9 @@ def fingerprint(data: Dataset) -> str:
     spec = data.spec
     facts = (spec.inputs, spec.outputs, spec.parameters, spec.domain, spec.query_domain)
     facts += (spec.periods, spec.geographic, spec.dt, spec.steps, len(data))
+    names = ("points", "queries", "values", "targets", "parameters")
+    if units := {n: u for n in names if (u := data.layout.scaling(n)) is not None}:
+        facts += (units,)
     digest = hashlib.sha256(repr(facts).encode())
     for columns in data.data.columns():
         sums = [None if c is None else float(c.double().sum()) for c in columns]

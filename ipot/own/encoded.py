@@ -32,7 +32,9 @@ class Encoded:
         self._whole: list[Remembered] = []
         model = fitted.model
         if isinstance(model, LatentOperator):
-            self._whole = [_encoded(model, piece) for piece in pieces(list(self._probes()))]
+            samples = list(self._probes())
+            fitted.remark(samples)
+            self._whole = [_encoded(model, piece) for piece in pieces(samples)]
 
     def at(
         self,

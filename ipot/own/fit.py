@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 from ipot.config import Run, environment, to_dict
 from ipot.data.own import Dataset
 from ipot.data.own_given import flag
+from ipot.data.own_units import spans_held
 from ipot.data.statistics import Moments, Statistics
 from ipot.device import choose
 from ipot.errors import DataError
@@ -242,8 +243,9 @@ def _finished(
         "environment": environment(),
         "date": time.strftime("%Y-%m-%d"),
     }
+    layout = replace(data.layout, **spans_held(data.data))
     return Fitted(
-        operator, chosen.model, data.spec, data.layout, scores=scores, about=about, bounds=bounds
+        operator, chosen.model, data.spec, layout, scores=scores, about=about, bounds=bounds
     )
 
 

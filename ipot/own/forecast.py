@@ -11,7 +11,7 @@ from ipot.data.own_arrays import tensor
 from ipot.labelled.answers import asked_places, to_xarray
 from ipot.labelled.latest import to_batch
 from ipot.labelled.series import Series
-from ipot.own.asked import times_of
+from ipot.own.asked import in_given_units, times_of
 from ipot.samples import Sample
 
 
@@ -26,14 +26,14 @@ def forecast(
 ) -> list[Any]:
     """The prediction of a `Fitted` model from the latest frames, and its bounds where a level is
     asked for."""
-    frames = to_batch(series, source)
+    frames = to_batch(series, source, model.layout)
     places = asked_places(series, on, frames[0])
-    origin = np.asarray(model.layout.origin) if model.layout.origin else None
-    queries = tensor("queries", places.queries(series.west), origin)
+    layout = model.layout
+    queries = tensor("queries", places.queries(series.west), layout.scaling("queries"))
     times = times_of(model.spec, model.layout, steps)
     samples = [
         Sample(
-            points=tensor("points", f.points, origin),
+            points=tensor("points", f.points, layout.scaling("points") if len(f.points) else None),
             values=tensor("values", f.values),
             queries=queries,
             times=times,
@@ -50,7 +50,9 @@ def forecast(
     return [
         to_xarray(
             series,
-            np.stack([a.numpy() for a in each]) if several else each[0].numpy(),
+            np.stack([in_given_units(layout, a) for a in each])
+            if several
+            else in_given_units(layout, each[0]),
             places,
             last,
             [f.label for f in frames],

@@ -15,10 +15,11 @@ from ipot.data.own_given import is_whole, path_given
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
+from ipot.evaluation.seen import ends_of, seen_in_training, warn_unlike
 from ipot.labelled.series import Series
 from ipot.models.base import Operator
 from ipot.own.answered import answered, calibrated, pieces
-from ipot.own.asked import Asked, asked, known, times_of
+from ipot.own.asked import Asked, asked, in_given_units, in_shown_units, known, times_of
 from ipot.own.encoded import Encoded, Interval
 from ipot.own.forecast import forecast
 from ipot.own.kind import (
@@ -149,10 +150,14 @@ class Fitted:
         return found[0] if interval is None else Interval(*found)
 
     def evaluate(self, data: Dataset) -> Scores:
-        """Errors on samples whose answers are known."""
+        """Errors on samples whose answers are known.
+
+        Where a channel is counted from an offset, errors are relative to what is left of it, and
+        root mean squares are in the units of the model (`layout`).
+        """
         data = self._fitting(data)
         device = self.device
-        return evaluate(self.model, data.data.to(device), device=device)
+        return evaluate(self.model, data.data.to(device), device=device, finite=True)
 
     def plot(
         self,
@@ -181,9 +186,9 @@ class Fitted:
             )
         if not is_whole(time):
             raise DataError(f"time must be the number of one, like 0 or -1, got {time!r}")
-        figure = plots.fields(
-            sample, self.answers([sample])[0], spec=self.spec, channel=which, time=time
-        )
+        answer = torch.from_numpy(in_given_units(self.layout, self.answers([sample])[0]))
+        shown = in_shown_units(self.layout, sample)
+        figure = plots.fields(shown, answer, spec=self.spec, channel=which, time=time)
         if path is not None:
             plots.save(figure, path)
         return figure
@@ -211,8 +216,14 @@ class Fitted:
         return f"<ipot.Fitted {self.spec.name}: {', '.join(self.spec.outputs)}; {said}>"
 
     def answers(self, samples: Sequence[Sample]) -> list[Tensor]:
-        """Fields (T, M, K) of every sample, several at a time."""
+        """Fields (T, M, K) of every sample, several at a time, in the units of `layout`."""
+        self.remark(samples)
         return [a for piece in pieces(samples) for a in self.answers_of(self.model, piece)]
+
+    def remark(self, samples: Sequence[Sample]) -> None:
+        """Warn where inputs are far from those of training, once for all samples."""
+        seen = seen_in_training(self.model, self.layout)
+        warn_unlike(ends_of(samples), seen, self.spec, self.layout, stacklevel=5)
 
     def answers_of(self, model: Operator, samples: Sequence[Sample]) -> list[Tensor]:
         """The same of some that are answered together, by this model or one that has encoded."""
@@ -296,4 +307,4 @@ class Fitted:
             )
         refuse_other_kind(self.spec, data.spec)
         refuse_other_layout(self.spec, self.layout, data.layout)
-        return data.moved(self.layout.origin)
+        return data.like(self.layout)

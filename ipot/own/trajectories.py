@@ -67,7 +67,9 @@ def windows_of(
     out = sum(len(source.fields[n].components) for n in targets)
     rows = len(source) * len(starts) * len(source.points)
     numbers = len(_channels(source, inputs, history)) + lead * out
-    check_memory(f"the windows of {source.source}", 4 * rows * numbers)
+    # As they are in the file, and once more in float32.
+    stored = np.result_type(*(source.fields[n].dtype for n in dict.fromkeys((*inputs, *targets))))
+    check_memory(f"the windows of {source.source}", (stored.itemsize + 4) * rows * numbers)
     values, answers, owners = [], [], []
     for trajectory in range(len(source)):
         read = {n: source.fields[n].read(trajectory) for n in dict.fromkeys((*inputs, *targets))}
@@ -76,7 +78,7 @@ def windows_of(
             ahead = [past[-1] + every * (i + 1) for i in range(lead)]
             values.append(_frames(source, read, inputs, past))
             told = [np.concatenate([read[n][t] for n in targets], -1) for t in ahead]
-            answers.append(np.stack(told).astype(np.float32))
+            answers.append(np.stack(told))
             owners.append(trajectory)
     numbered = _scalars(source, scalars)
     told = {
@@ -157,7 +159,7 @@ def _frames(
     moving = [n for n in inputs if not source.fields[n].steady]
     given = [read[n][t] for t in past for n in moving]
     given += [read[n][0] for n in inputs if source.fields[n].steady]
-    return np.concatenate(given, -1).astype(np.float32)
+    return np.concatenate(given, -1)
 
 
 def _channels(source: Trajectories, inputs: Sequence[str], history: int) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ipot.device import free_memory, in_words
 from ipot.errors import IpotError, RunError
+from ipot.memory import free_memory, in_words
 from ipot.models._shapes import refuse_tensors
 from ipot.models.base import Operator
 from ipot.problems.base import Problem

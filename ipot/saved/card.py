@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ipot.data.own_layout import Layout
 from ipot.models._wrappers import Normalized
 from ipot.models.base import Operator
 
@@ -39,8 +40,8 @@ def card(content: Mapping[str, Any], scales: Scales, *, bounded: bool = False) -
         f"# {_text(spec['name'])}",
         _summary(content),
         "## What goes in and out",
-        _places(spec, content["layout"].get("origin") or ()),
-        _channels(spec, scales),
+        _places(spec, content["layout"]),
+        _channels(spec, scales, content["layout"]),
         "## How good it is",
         _scores(content["scores"]),
         "## How to use it",
@@ -73,9 +74,10 @@ def _summary(content: Mapping[str, Any]) -> str:
     )
 
 
-def _places(spec: Mapping[str, Any], origin: Sequence[float]) -> str:
+def _places(spec: Mapping[str, Any], layout: Mapping[str, Any]) -> str:
     """Where inputs and queries lie, with what was taken off their coordinates put back."""
     rows = []
+    units = Layout.from_dict(layout)
     same = (spec["domain"], spec["periods"]) == (spec["query_domain"], spec["query_periods"])
     for who, box, periods in (
         ("points and queries" if same else "points", spec["domain"], spec["periods"]),
@@ -84,11 +86,22 @@ def _places(spec: Mapping[str, Any], origin: Sequence[float]) -> str:
         if (who == "queries" and same) or (who == "points" and _parameters_alone(spec)):
             continue
         for axis, ((low, high), period) in enumerate(zip(box, periods, strict=True)):
-            wraps = "" if period is None else f"{period:g}"
-            start = origin[axis] if len(origin) == len(box) else 0.0
-            ends = [f"{start + end:.10g}" if start else f"{end:g}" for end in (low, high)]
+            start, scale = _unit(units, who, axis)
+            wraps = "" if period is None else f"{period * scale:g}"
+            ends = [
+                f"{start + end * scale:.10g}" if start else f"{end * scale:g}"
+                for end in (low, high)
+            ]
             rows.append([who, _axis(spec, axis), *ends, wraps])
     return _table(["coordinates of", "axis", "from", "to", "period"], rows)
+
+
+def _unit(layout: Layout, what: str, channel: int) -> tuple[float, float]:
+    """The offset and the scale that numbers of a model are in."""
+    scaling = layout.scaling("points" if what == "points and queries" else what)
+    if scaling is None or channel >= len(scaling.offset):
+        return 0.0, 1.0
+    return scaling.offset[channel], scaling.scale[channel]
 
 
 def _axis(spec: Mapping[str, Any], axis: int) -> str:
@@ -97,14 +110,20 @@ def _axis(spec: Mapping[str, Any], axis: int) -> str:
     return str(axis)
 
 
-def _channels(spec: Mapping[str, Any], scales: Scales) -> str:
+def _channels(spec: Mapping[str, Any], scales: Scales, layout: Mapping[str, Any]) -> str:
     """Every channel with its unit and what it was in the training data."""
     rows = []
+    held = Layout.from_dict(layout)
     for key, kind in (("inputs", "input"), ("parameters", "parameter"), ("outputs", "output")):
+        column = {"inputs": "values", "outputs": "targets"}.get(key, key)
         means, spreads = scales.get(kind, ([], []))
         units = spec["units"] if kind == "output" else []
         for i, name in enumerate(spec[key]):
-            seen = f"{means[i]:.4g} ± {spreads[i]:.3g}" if i < len(means) else ""
+            offset, scale = _unit(held, column, i)
+            digits = 12 if offset else 4
+            seen = ""
+            if i < len(means):
+                seen = f"{offset + means[i] * scale:.{digits}g} ± {spreads[i] * scale:.3g}"
             rows.append([kind, name, units[i] if i < len(units) else "", seen])
     return _table(["", "name", "unit", "in training, mean ± deviation"], rows)
 

@@ -97,7 +97,11 @@ def told(file: Path) -> Iterator[None]:
 def check_layout(layout: dict[str, Any], spec: Spec) -> None:
     """Refuse an origin or times that are not those of the facts."""
     origin, times = layout.get("origin", ()), layout.get("times", ())
-    if origin and not len(origin) == spec.dimension == spec.query_dimension:
+    _check_scalings(layout, spec)
+    own = bool(layout.get("query_origin"))  # queries of other coordinates have one of their own
+    if origin and not (
+        len(origin) == spec.dimension and (own or len(origin) == spec.query_dimension)
+    ):
         raise RunError(
             f"layout: origin has {len(origin)} numbers; points have {spec.dimension} coordinates "
             f"and queries {spec.query_dimension}"
@@ -107,6 +111,25 @@ def check_layout(layout: dict[str, Any], spec: Spec) -> None:
             f"layout: times must rise from above 0 and be no more than the {spec.steps} of "
             f"spec.steps, got {shown(times)}"
         )
+
+
+def _check_scalings(layout: dict[str, Any], spec: Spec) -> None:
+    """Refuse changes of units of another number of channels, or that cannot be undone."""
+    counts = {
+        "origin": spec.dimension,
+        "query": spec.query_dimension,
+        "value": spec.channels,
+        "target": len(spec.outputs),
+        "parameter": len(spec.parameters),
+    }
+    parts = ("origin", "offset", "scale", "low", "high")
+    for name, count in counts.items():
+        for key in (f"{name}_{part}" for part in parts):
+            found = layout.get(key, ())
+            if found and len(found) != count:
+                raise RunError(f"layout: {key} has {len(found)} numbers, and there are {count}")
+            if key.endswith("scale") and any(n <= 0 for n in found):
+                raise RunError(f"layout: {key} must be positive, got {shown(found)}")
 
 
 def _current(content: dict[str, Any], file: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ipot import files
+from ipot.data.scaling import Scaling
 from ipot.errors import DataError, RunError, Unsupported
 from ipot.models.base import Operator
 from ipot.samples import Batch
@@ -51,6 +52,7 @@ def export(
     format: str,
     tolerance: float = 1e-5,
     origin: Sequence[float] = (),
+    scalings: Mapping[str, Scaling] | None = None,
     points: bool | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
@@ -61,10 +63,13 @@ def export(
     the training. `points` says whether input points are among them where the facts leave it open.
     The largest difference to the model, of any channel relative to the largest number in it, must
     be within `tolerance`. The graph's coordinates are relative to `origin`: the lines that say
-    how to call it take that off, in float64.
+    how to call it take that off, in float64. `scalings` are the changes of units of points,
+    queries, values, parameters and targets that the model counts in: the same lines apply them and
+    undo them for the answer. Those of places replace the origin.
     """
     target = _target(Path(path), format)
-    signature = Signature(spec, points)
+    signature, scalings = Signature(spec, points), dict(scalings or {})
+    origin = () if {"points", "queries"} & set(scalings) else origin
     if origin and not len(origin) == spec.dimension == spec.query_dimension:
         raise DataError(
             f"origin has {len(origin)} numbers, and is taken off points of {spec.dimension} "
@@ -91,7 +96,7 @@ def export(
                     "allow more by tolerance"
                 )
             size = os.path.getsize(temporary)
-        facts = _facts(spec, signature, target, format, origin)
+        facts = _facts(spec, signature, target, format, origin, scalings)
         sidecar = target.with_name(f"{target.name}.json")
         files.write_json(sidecar, facts | {"model": model.name, "difference": gap})
     except OSError as error:
@@ -170,7 +175,12 @@ def _batch(given: dict[str, Tensor], spec: Spec) -> Batch:
 
 
 def _facts(
-    spec: Spec, signature: Signature, target: Path, format: str, origin: Sequence[float]
+    spec: Spec,
+    signature: Signature,
+    target: Path,
+    format: str,
+    origin: Sequence[float],
+    scalings: Mapping[str, Scaling],
 ) -> dict[str, Any]:
     """What a caller must know."""
     inputs = [
@@ -188,7 +198,7 @@ def _facts(
         "channels": {"values": list(spec.inputs), "parameters": list(spec.parameters)},
         "times": [spec.dt * (i + 1) for i in range(spec.steps)],
         "spec": spec_to_dict(spec),
-        "call": _call(signature, target.name, format, origin),
+        "call": _call(signature, target.name, format, origin, scalings),
     }
     if origin:
         content["origin"] = [float(x) for x in origin]
@@ -196,12 +206,38 @@ def _facts(
             "the graph takes points and queries less `origin`; `call` takes it off, in float64, "
             "since float32 would round away what tells neighbours apart so far from zero"
         )
+    if scalings:
+        content["scalings"] = {
+            n: {"offset": list(s.offset), "scale": list(s.scale)} for n, s in scalings.items()
+        }
+        content["units"] = (
+            "the graph takes (x - offset) / scale of what `scalings` names, and answers in such "
+            "units of the targets; `call` changes them there and back, in float64, since float32 "
+            "cannot hold such numbers"
+        )
     return content
 
 
-def _call(signature: Signature, name: str, format: str, origin: Sequence[float]) -> list[str]:
+def _call(
+    signature: Signature,
+    name: str,
+    format: str,
+    origin: Sequence[float],
+    scalings: Mapping[str, Scaling] | None = None,
+) -> list[str]:
     """How to call it, in lines of Python, from arrays or tensors as they are in the data."""
+    scalings = {n: s for n, s in (scalings or {}).items() if n in (*signature.columns, "targets")}
     moved = {n: f"{n} - origin" for n in ("points", "queries")} if origin else {}
+    moved |= {n: f"({n} - {n}_offset) / {n}_scale" for n in scalings if n != "targets"}
+    module, kind = (
+        ("numpy.array", "") if format == "onnx" else ("torch.tensor", ", dtype=torch.float64")
+    )
+    constants = [
+        f"{n}_{part} = {module}({list(getattr(s, part))}{kind})"
+        for n, s in scalings.items()
+        for part in ("offset", "scale")
+    ]
+    undone = ["fields = fields * targets_scale + targets_offset"] if "targets" in scalings else []
     given = {n: moved.get(n, n) for n in signature.columns}
     numbers, file = [float(x) for x in origin], json.dumps(name, ensure_ascii=False)
     if format == "onnx":
@@ -210,6 +246,7 @@ def _call(signature: Signature, name: str, format: str, origin: Sequence[float])
             "import numpy, onnxruntime",
             f"session = onnxruntime.InferenceSession({file})",
             f"origin = numpy.array({numbers})",
+            *constants,
             "# arrays with the shapes of `inputs`",
             f'fields = session.run(["{OUTPUT}"], {{{arrays}}})[0]',
         ]
@@ -222,10 +259,11 @@ def _call(signature: Signature, name: str, format: str, origin: Sequence[float])
             "import torch",
             f"model = torch.export.load({file}).module()",
             f"origin = torch.tensor({numbers}, dtype=torch.float64)",
+            *constants,
             "# tensors with the shapes of `inputs`",
             f"fields = model({tensors})",
         ]
-    return [line for line in lines if origin or not line.startswith("origin")]
+    return [line for line in [*lines, *undone] if origin or not line.startswith("origin")]
 
 
 def _target(path: Path, format: str) -> Path:

@@ -173,7 +173,6 @@ REFUSED = {
         {"points": X, "values": A, "targets": np.where(U > 0.5, np.inf, U)},
         "targets holds inf",
     ),
-    "too large": ({"points": X, "values": A * 1e300, "targets": U}, "more than float32"),
     "text": ({"points": X, "values": A.astype(str), "targets": U}, "values must hold real numbers"),
     "complex": ({"points": X, "values": A + 1j, "targets": U}, "values must hold real numbers"),
     "objects": (

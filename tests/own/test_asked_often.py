@@ -145,9 +145,9 @@ def test_many_queries_go_in_chunks_of_bounded_memory(monkeypatch):
     wanted = state.at(asked)
     sizes = []
 
-    def small(model, batch):
+    def small(model, batch, **settings):
         sizes.append(batch.values.shape[1])
-        return predict(model, batch, rows=20)
+        return predict(model, batch, **settings, rows=20)
 
     monkeypatch.setattr("ipot.own.answered.predict", small)
     np.testing.assert_allclose(state.at(asked), wanted, rtol=1e-4, atol=1e-5)

@@ -5,13 +5,14 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from ipot.commands import export as command
+from ipot.data.own_layout import Layout
+from ipot.data.scaling import Scaling
 from ipot.errors import DataError, RunError, Unsupported
 from ipot.samples import Batch
 from ipot.saved import export as exporting
@@ -167,7 +168,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             "facts": "f",
         }
 
-    loaded = Loaded(model(facts()), facts(), SimpleNamespace(origin=(1.0, 2.0), alone=False))
+    loaded = Loaded(model(facts()), facts(), Layout(origin=(1.0, 2.0)))
     monkeypatch.setattr(command, "load", lambda path, device: loaded)
     monkeypatch.setattr(command, "export", fake)
     out = str(tmp_path / "m.onnx")
@@ -201,3 +202,16 @@ def test_how_to_call_it(kind, origin, lines):
 def test_an_origin_of_other_coordinates_is_refused(tmp_path):
     with pytest.raises(DataError, match="origin has 3 numbers, and is taken off points of 2"):
         export(model(facts()), facts(), tmp_path / "m.pt2", format="pt2", origin=(1.0, 2.0, 3.0))
+
+
+@pytest.mark.parametrize("kind", ["onnx", "pt2"])
+def test_the_lines_change_units_there_and_back(kind):
+    scalings = {"values": Scaling((1e9,), (1.0,)), "targets": Scaling((5.0,), (2.0**-900,))}
+    call = exporting._call(Signature(facts()), "m.x", kind, (), scalings)
+    compile("\n".join(call), "call", "exec")
+    assert any("(values - values_offset) / values_scale" in line for line in call)
+    assert call[-1] == "fields = fields * targets_scale + targets_offset"
+    assert (
+        f"targets_scale = {'numpy.array' if kind == 'onnx' else 'torch.tensor'}([{2.0**-900}"
+        in ("\n".join(call))
+    )

@@ -1,0 +1,178 @@
+"""Samples in changed units: found in them, and carried over to those of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ipot.data.dataset import Ragged, Stacked
+from ipot.data.own_arrays import array, is_listed, spans_of
+from ipot.data.own_facts import place_scalings
+from ipot.data.own_layout import Layout
+from ipot.data.scaling import HELD, Scaling, Span, scaling_of
+from ipot.errors import DataError
+from ipot.samples import Sample
+from ipot.spec import Spec
+
+CHANNELS = {"values": "inputs", "targets": "outputs", "parameters": "parameters"}
+"""Columns of a sample whose channels have units, and what a `Spec` calls their names."""
+LOST = 1e-3
+"""Of the spread in training that numbers may be rounded by before they are refused."""
+
+
+def with_places(layout: Layout, points: Any, queries: Any, *, geographic: bool) -> Layout:
+    """A layout with the changes of units that places need."""
+    here, there = place_scalings(points, queries, geographic=geographic)
+    if points is None or queries is None or here == there:
+        return layout.with_scaling("points", here or there)
+    if there is None:  # of other coordinates: the origin of the points is not theirs
+        first = array("queries", queries[0] if is_listed(queries) else queries)
+        there = Scaling.none(first.shape[-1] if first.ndim > 1 else 1)
+    return layout.with_scaling("points", here).with_scaling("queries", there)
+
+
+def scaled_samples(
+    samples: Sequence[Sample], layout: Layout, *, history: int, geographic: bool
+) -> tuple[list[Sample], Layout]:
+    """Samples in float32, with the changes of units that their numbers need."""
+    points = [s.points for s in samples] if len(samples[0].points) else None
+    layout = with_places(layout, points, [s.queries for s in samples], geographic=geographic)
+    found: dict[str, list[Span] | None] = {}
+    for name in CHANNELS:
+        columns = [getattr(s, name) for s in samples]
+        found[name] = None
+        if columns[0] is not None and columns[0].shape[-1]:
+            arrays = [array(f"{name} of samples[{i}]", c) for i, c in enumerate(columns)]
+            found[name] = spans_of(name, arrays, columns[0].shape[-1])
+    past, targets = [], found["targets"]
+    if history and found["values"] is not None and targets is not None:
+        # An answer becomes an input again: a field has the same units in all of its frames.
+        width = len(targets)
+        past, found["values"] = _cut(found["values"], history * width)
+        for i, span in enumerate(past):
+            targets[i % width] = targets[i % width].join(span)
+    scalings = {name: scaling_of(name, found[name]) for name in CHANNELS}
+    if past:
+        scalings["values"] = _behind(scalings["targets"], len(past), scalings["values"], found)
+    for name in CHANNELS:
+        layout = layout.with_scaling(name, scalings[name])
+    changes: dict[str, Change] = {}
+    changes |= {n: (None, layout.scaling(n)) for n in ("points", "queries", *CHANNELS)}
+    return converted(samples, changes), layout
+
+
+def _cut(spans: list[Span], count: int) -> tuple[list[Span], list[Span] | None]:
+    return spans[:count], spans[count:] or None
+
+
+def _behind(
+    frame: Scaling | None, count: int, rest: Scaling | None, found: dict[str, Any]
+) -> Scaling | None:
+    """The change of units of past frames, `count` channels of them, and of the channels behind."""
+    if frame is None and rest is None:
+        return None
+    frame = frame or Scaling.none(len(found["targets"]))
+    rest = rest or Scaling.none(len(found["values"] or ()))
+    width = len(frame.offset)
+    return Scaling(
+        (*(frame.offset[i % width] for i in range(count)), *rest.offset),
+        (*(frame.scale[i % width] for i in range(count)), *rest.scale),
+    )
+
+
+Change = tuple[Scaling | None, Scaling | None]
+"""The units that numbers are in, and those that they are to be in."""
+
+
+def converted(samples: Sequence[Sample], changes: dict[str, Change]) -> list[Sample]:
+    """Samples in float32 and other units; tensors that samples share are changed once, and stay
+    shared."""
+    kept: dict[tuple[int, Change], Tensor] = {}
+
+    def one(name: str, given: Tensor) -> Any:
+        change = changes.get(name, (None, None))
+        key = id(given), change
+        if key not in kept:
+            kept[key] = _changed(name, given, *change)
+        return kept[key]
+
+    names = ("points", "queries", *CHANNELS, "weights")
+    # The samples are kept until all are made, so that no id is given away twice.
+    rows = [{n: t for n in names if (t := getattr(s, n)) is not None} for s in samples]
+    return [
+        replace(s, **{n: one(n, t) for n, t in row.items()})
+        for s, row in zip(samples, rows, strict=True)
+    ]
+
+
+def carried(data: Stacked | Ragged, spec: Spec, own: Layout, other: Layout) -> list[Sample]:
+    """Samples in the units of another layout, by way of float64."""
+    changes: dict[str, Change] = {}
+    for name in ("points", "queries", *CHANNELS):
+        before, after = own.scaling(name), other.scaling(name)
+        if before == after:
+            continue
+        if name in CHANNELS:
+            _refuse_lost(name, getattr(spec, CHANNELS[name]), data, before, other)
+        changes[name] = before, after
+    return converted([data[i] for i in range(len(data))], changes)
+
+
+def spans_held(data: Stacked | Ragged) -> dict[str, Any]:
+    """The smallest and largest numbers of all channels, as fields of a layout."""
+    found: dict[str, tuple[Tensor, Tensor]] = {}
+    for columns in data.columns():
+        for name, column in zip(CHANNELS, columns, strict=True):
+            if column is None or not column.numel():
+                continue
+            low, high = torch.aminmax(column.reshape(-1, column.shape[-1]), dim=0)
+            if name in found:
+                low = torch.minimum(low, found[name][0])
+                high = torch.maximum(high, found[name][1])
+            found[name] = low, high
+    return {
+        f"{name.removesuffix('s')}_{end}": tuple(ends[i].double().tolist())
+        for name, ends in found.items()
+        for i, end in enumerate(("low", "high"))
+    }
+
+
+def _changed(name: str, given: Tensor, before: Scaling | None, after: Scaling | None) -> Tensor:
+    """A tensor in other units, in float32."""
+    if before is None and after is None:
+        return given.detach().float()
+    whole = array(name, given)
+    whole = whole if before is None else before.undo(whole, "data")
+    held = torch.from_numpy(whole if after is None else after.apply(whole)).float()
+    if not bool(torch.isfinite(held).all()):
+        raise DataError(
+            f"data: {name} are too far from those that the model was trained on to be counted in "
+            "its units. Check that they are in the same units as those."
+        )
+    return held.to(given.device)
+
+
+def _refuse_lost(
+    name: str, labels: Sequence[str], data: Stacked | Ragged, before: Scaling | None, other: Layout
+) -> None:
+    """Refuse data that were rounded by too much for a model that tells finer numbers apart."""
+    low, high = other.span(name)
+    held = spans_held(data)
+    if not low or f"{name.removesuffix('s')}_low" not in held:
+        return
+    ends = [held[f"{name.removesuffix('s')}_{end}"] for end in ("low", "high")]
+    own = before or Scaling.none(len(low))
+    theirs = other.scaling(name) or Scaling.none(len(low))
+    for i, label in enumerate(labels):
+        rounded = HELD * max(abs(ends[0][i]), abs(ends[1][i])) * own.scale[i]
+        spread = (high[i] - low[i]) * theirs.scale[i]
+        if spread and rounded > LOST * spread:
+            raise DataError(
+                f"data: {name} of {label} are rounded by {rounded:.1g} here, and the model was "
+                f"trained on numbers that differ by {spread:.3g} in all. Make one data set of more "
+                "samples, which then tells such numbers apart."
+            )

@@ -1,0 +1,218 @@
+"""Offsets and scales that are taken out of numbers in float64, before float32 rounds them.
+
+Models count in float32, which holds seven digits. Of `v + 1e9` it would keep nothing, and
+`v * 1e-300` is zero to it. So every channel may have a change of units, x = offset + scale * held,
+that is found from the data, kept with the model, and undone for its answers. It is left out
+wherever float32 does well by itself: where the error that it makes stays below 1e-4 of the spread.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from ipot.errors import DataError
+
+FAR = 1000.0
+"""Times their own spread that numbers may lie from zero: float32 rounds them by 6e-5 of it."""
+SMALLEST, LARGEST = 1e-30, 1e30
+"""Sizes whose errors float32 can still tell from nothing, and add up."""
+NOISE = 64
+"""Steps of the given precision within which numbers are one number, rounded here and there."""
+ROUNDING = 2
+"""Such steps that nobody needs to be told of."""
+HELD = 2.0**-24
+"""How far float32 rounds, as a part of the number."""
+WORD = 2**32
+
+
+@dataclass(frozen=True)
+class Span:
+    """The smallest and the largest number of a channel: whole numbers exactly, as Python has them.
+
+    `precision` is the relative step between neighbouring numbers as they were given, 0 for whole
+    numbers.
+    """
+
+    low: Any
+    high: Any
+    precision: float = 0.0
+
+    @property
+    def largest(self) -> Any:
+        """The largest size."""
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def spread(self) -> Any:
+        """From the smallest to the largest."""
+        return self.high - self.low
+
+    @property
+    def is_far(self) -> bool:
+        """Whether float32 would round away too much of how the numbers differ."""
+        return 0 < FAR * self.spread < self.largest
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the numbers differ by rounding alone, as far as anybody can tell."""
+        return 0 < self.spread <= NOISE * self.precision * self.largest
+
+    def join(self, other: Span) -> Span:
+        """The span of both."""
+        return Span(
+            min(self.low, other.low),
+            max(self.high, other.high),
+            max(self.precision, other.precision),
+        )
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What is taken off every channel, and what the rest is divided by."""
+
+    offset: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    @classmethod
+    def none(cls, channels: int) -> Scaling:
+        """No change at all."""
+        return cls((0.0,) * channels, (1.0,) * channels)
+
+    def apply(self, numbers: np.ndarray) -> np.ndarray:
+        """Numbers (..., channels) in the units of a model, in float64."""
+        offset, scale = np.asarray(self.offset), np.asarray(self.scale)
+        with np.errstate(over="ignore"):
+            return (minus(numbers, offset) / scale).astype(np.float64, copy=False)
+
+    def undo(self, held: np.ndarray | Tensor, what: str = "the answer") -> np.ndarray:
+        """Numbers in the units that they were given in, in float64."""
+        if isinstance(held, Tensor):
+            held = held.detach().cpu().double().numpy()
+        with np.errstate(over="ignore"):
+            found = held.astype(np.float64) * np.asarray(self.scale) + np.asarray(self.offset)
+        if not np.isfinite(found).all() and np.isfinite(held).all():
+            place = tuple(int(i) for i in np.argwhere(~np.isfinite(found))[0])
+            raise DataError(
+                f"{what} is more than float64 can hold at index {place}: choose other units for "
+                "that channel"
+            )
+        return found
+
+
+def minus(numbers: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """Numbers less an offset, rounded once: where float64 cannot hold them themselves, whole
+    numbers are subtracted in two halves, each of them exactly."""
+    if numbers.dtype.kind == "f" and numbers.dtype.itemsize > 8:
+        return numbers - offset.astype(numbers.dtype)
+    if numbers.dtype.kind in "iu" and numbers.dtype.itemsize == 8:
+        whole = np.array([[int(o) // WORD, int(o) % WORD] for o in offset.ravel()], np.float64)
+        if (whole[:, 0] * WORD + whole[:, 1] == offset.ravel()).all():
+            high = (numbers // WORD).astype(np.float64) - whole[:, 0]
+            low = (numbers % WORD).astype(np.float64) - whole[:, 1]
+            return high * WORD + low
+    return numbers.astype(np.float64) - offset
+
+
+def spans(arrays: Iterable[np.ndarray], channels: int | None) -> list[Span] | None:
+    """The span of every channel over some arrays (..., channels); without an axis for channels
+    (None) there is one. None where there is no number at all."""
+    found: list[Span] | None = None
+    for array in arrays:
+        if not array.size:
+            continue
+        kind = array.dtype.kind
+        precision = float(np.finfo(array.dtype).eps) if kind == "f" else 0.0
+        parts = [array] if channels is None else [array[..., c] for c in range(channels)]
+        here = [Span(_plain(p.min()), _plain(p.max()), precision) for p in parts]
+        found = here if found is None else [a.join(b) for a, b in zip(found, here, strict=True)]
+    return found
+
+
+def scaling_of(
+    name: str, found: Sequence[Span] | None, labels: Sequence[str] | None = None
+) -> Scaling | None:
+    """The change of units that channels need; None where float32 holds them well as they are.
+
+    Constants may be rounded too where they are targets: their error is counted by their own size.
+    """
+    if found is None:
+        return None
+    answers, pairs = name == "targets", []
+    for i, span in enumerate(found):
+        label = f"{name}: {labels[i]}" if labels is not None else name
+        label = label if labels is not None or len(found) == 1 else f"{name}: channel {i}"
+        pairs.append(_change(label, span, answers=answers))
+    if all(pair == (0.0, 1.0) for pair in pairs):
+        return None
+    return Scaling(tuple(o for o, _ in pairs), tuple(s for _, s in pairs))
+
+
+def _change(label: str, span: Span, *, answers: bool) -> tuple[float, float]:
+    """The offset and the scale of one channel."""
+    if not all(math.isfinite(end) for end in (span.low, span.high)):
+        raise DataError(
+            f"{label} reaches from {span.low} to {span.high}: leave out what is not finite, or "
+            "choose other units"
+        )
+    offset = 0.0
+    if span.is_noise:
+        _say_noise(label, span)
+    elif span.is_far:
+        offset = middle(span)
+        if answers and span.spread <= NOISE * np.finfo(float).eps * span.largest:
+            raise DataError(
+                f"{label} varies by {span.spread:g} at {span.low:g}, and answers are float64, "
+                f"which cannot tell such numbers apart: take {int(offset)} off before"
+            )
+    elif not answers and not span.spread and span.largest > FAR and _rounded(span.low):
+        offset = float(span.low)
+    left = max(abs(_less(end, offset)) for end in (span.low, span.high))
+    return offset, power_of_two(left)
+
+
+def middle(span: Span) -> float:
+    """A round number amid a span, near enough that what is left of the span is small."""
+    if isinstance(span.low, int) and isinstance(span.high, int):
+        return float((span.low + span.high) // 2)
+    step = 2.0 ** math.floor(math.log2(span.spread))
+    return round((span.low / 2 + span.high / 2) / step) * step
+
+
+def power_of_two(largest: float) -> float:
+    """A power of two, so that nothing is rounded by it; 1 where float32 needs none."""
+    if largest == 0 or SMALLEST <= largest <= LARGEST:
+        return 1.0
+    return 2.0 ** (math.frexp(largest)[1] - 1)
+
+
+def _say_noise(label: str, span: Span) -> None:
+    steps = span.spread / (span.precision * span.largest)
+    if span.is_far and steps > ROUNDING:
+        warnings.warn(
+            f"{label} varies by {span.spread:g} at {span.low:g}, {steps:.0f} times what the "
+            "numbers given are rounded by: it is taken for constant. If it is not, take the offset "
+            "off before it is rounded.",
+            stacklevel=2,
+        )
+
+
+def _rounded(number: Any) -> bool:
+    """Whether float32 cannot hold a number as it is."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(number)) != number
+
+
+def _less(number: Any, offset: float) -> float:
+    return float(number - int(offset)) if isinstance(number, int) else number - offset
+
+
+def _plain(number: Any) -> Any:
+    """A number of numpy as one of Python."""
+    return int(number) if number.dtype.kind in "iub" else float(number)

@@ -1,0 +1,45 @@
+"""How much memory is free, and the refusal of what would take more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ipot.errors import DataError
+
+SMALL = 2**26
+"""Bytes below which nothing is compared: so little can hurt nobody."""
+
+
+def refuse_too_large(what: str, size: int, free: int | None) -> None:
+    """Refuse what takes more bytes than are free; None where nothing tells how many are."""
+    if free is not None and size > free:
+        raise DataError(
+            f"{what} takes {in_words(size)} and {in_words(free)} of memory are free. "
+            "Take fewer cases or points, or single precision."
+        )
+
+
+def in_words(size: int) -> str:
+    """Bytes for a reader."""
+    for unit, scale in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= scale:
+            return (
+                f"{size / scale:.3g} {unit}" if size < 1000 * scale else f"{size // scale} {unit}"
+            )
+    return f"{size} bytes"
+
+
+def free_memory() -> int | None:
+    """Bytes that can still be had; None where nothing tells."""
+    found = []
+    try:
+        text = Path("/proc/meminfo").read_text()
+        if line := re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE):
+            found.append(int(line[1]) * 1024)
+        group = Path("/sys/fs/cgroup")
+        limit, used = ((group / f"memory.{name}").read_text() for name in ("max", "current"))
+        found.append(int(limit) - int(used))
+    except (OSError, ValueError):  # not Linux, another layout, or no limit
+        pass
+    return min(found, default=None)

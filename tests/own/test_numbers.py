@@ -1,0 +1,177 @@
+"""Numbers far from zero, very small or very large: learned from, asked for, saved and scored."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from ipot import load
+from ipot.api import _tensor
+from ipot.data.own import Dataset
+from ipot.errors import DataError
+from ipot.evaluation.predict import predict
+from ipot.samples import collate
+from own import tiny
+from own.tiny import X, fitted, quick
+
+A, U = (tiny.arrays("mesh", 30)[name] for name in ("values", "targets"))
+CASES = {"far": (1e9, 1.0), "near": (1e6, 1.0), "minute": (0.0, 1e-300), "huge": (0.0, 1e300)}
+
+
+def data(case, rows=slice(None)):
+    offset, scale = CASES[case]
+    return Dataset.from_arrays(
+        points=X, values=offset + scale * A[rows], targets=offset + scale * U[rows]
+    )
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    return pytest.importorskip("labelled.labelled_data")
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return quick(Dataset.from_arrays(points=X, values=A, targets=U))
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request):
+    return request.param, quick(data(request.param))
+
+
+def test_answers_do_not_depend_on_the_units(case, plain):
+    name, model = case
+    offset, scale = CASES[name]
+    wanted = plain.predict(points=X, values=A)
+    found = model.predict(points=X, values=offset + scale * A)
+    assert found.dtype == np.float64
+    assert wanted.dtype == np.float32
+    np.testing.assert_allclose((found - offset) / scale, wanted, rtol=0, atol=1e-5)
+    again = model.encode(points=X, values=offset + scale * A).at(X)
+    np.testing.assert_allclose((again - offset) / scale, wanted, rtol=0, atol=1e-5)
+    both = model.predict(points=X, values=offset + scale * A, interval=0.8)
+    other = plain.predict(points=X, values=A, interval=0.8)
+    np.testing.assert_allclose((both.high - offset) / scale, other.high, rtol=0, atol=1e-4)
+
+
+def test_scores_are_relative_to_what_is_left(case, plain):
+    name, model = case
+    assert model.scores["held_out"] == pytest.approx(plain.scores["held_out"], rel=1e-4)
+    some = slice(0, 4)
+    found = model.evaluate(data(name, some)).relative_l2  # counted in units of its own
+    wanted = plain.evaluate(Dataset.from_arrays(points=X, values=A[some], targets=U[some]))
+    # What is left of a channel depends on the middle of the training data, which is near zero here.
+    assert found == pytest.approx(wanted.relative_l2, rel=0.2)
+
+
+def test_saved_models_keep_their_units(case, tmp_path):
+    name, model = case
+    offset, scale = CASES[name]
+    given = {"points": X, "values": offset + scale * A[:3]}
+    again = load(model.save(tmp_path / "model"), device="cpu")
+    np.testing.assert_array_equal(again.predict(**given), model.predict(**given))
+    assert again.layout == model.layout
+    assert len(model.plot(data(name)[0]).axes) >= 3
+
+
+@pytest.mark.plain
+def test_data_that_were_rounded_too_much_for_a_model_are_refused():
+    model = quick(data("far"))
+    coarse = Dataset.from_arrays(points=X, values=A[:4] * 1e9, targets=U[:4])
+    with pytest.raises(DataError, match="data: values of value are rounded by"):
+        model.evaluate(coarse)
+
+
+@pytest.mark.plain
+def test_inputs_far_from_those_of_training_are_remarked_on_once():
+    model, given = fitted("all"), tiny.arrays("all")
+    asked = {n: given[n] for n in ("points", "values", "queries", "parameters")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(**asked)
+    odd = asked | {"values": 1e3 * given["values"]}
+    with pytest.warns(UserWarning, match="inputs far outside") as caught:
+        model.predict(**odd)
+    (said,) = [str(w.message) for w in caught]
+    assert "value (values) goes from" in said
+    assert "in training from" in said
+    with pytest.warns(UserWarning, match="parameter_0 .parameters. goes from"):
+        model.encode(X, given["values"][0], parameters=1e4 + given["parameters"][0])
+
+
+@pytest.mark.plain
+@pytest.mark.filterwarnings("ignore:inputs far outside")
+def test_answers_that_are_not_finite_are_refused_by_their_place():
+    model = fitted("channels")
+    values = tiny.arrays("channels")["values"][:3].copy()
+    values[1] *= 1e30
+    with pytest.raises(DataError, match=r"target_0 is nan in sample 1, step 0, at query 0"):
+        model.predict(points=X, values=values)
+    state = model.encode(points=X, values=values)
+    with pytest.raises(DataError, match="the answer is not finite: target_0"):
+        state.at(X[:3])
+    with pytest.raises(DataError, match="the answer is not finite"):
+        model.evaluate(Dataset.from_arrays(points=X, values=values, targets=np.ones((3, 12, 3))))
+
+
+@pytest.mark.plain
+def test_places_and_parameters_of_any_size_are_learned_from():
+    numbers = 1e9 + tiny.random().random((30, 2))
+    model = quick(Dataset.from_arrays(queries=1e-300 * X, parameters=numbers, targets=U))
+    answer = model.predict(parameters=numbers[0], queries=1e-300 * X)
+    other = model.predict(parameters=numbers[1], queries=1e-300 * X)
+    assert answer.shape == (12,)
+    assert np.abs(answer - other).max() > 0
+    assert torch.isfinite(torch.tensor(answer)).all()
+    one = Dataset.from_arrays(queries=1e-300 * X, parameters=numbers[:1], targets=U[:1])
+    assert model.evaluate(one).relative_l2 == pytest.approx(
+        np.linalg.norm(answer - U[0]) / np.linalg.norm(U[0]), rel=1e-4
+    )
+
+
+@pytest.mark.parametrize(("offset", "scale"), [(1e9, 1.0), (0.0, 1e-300)])
+def test_labelled_frames_far_from_zero_or_minute(labelled, offset, scale):
+    frames = labelled.grid(40)[["t2m"]].astype(float)
+    changed = offset + scale * frames
+    model = quick(changed, inputs="t2m", targets="t2m", history=2)
+    # Frames of one field are in the same units, in and out: a forecast goes on with its answers.
+    (taken,), (divided,) = set(model.layout.value_offset), set(model.layout.value_scale)
+    assert (model.layout.target_offset, model.layout.target_scale) == ((taken,), (divided,))
+    held = (changed - taken) / divided
+    plain = quick(held, inputs="t2m", targets="t2m", history=2)
+    assert plain.layout.scalings() == {}
+    wanted = plain.predict(held)
+    found = model.predict(changed)
+    assert (found.dtype, wanted.dtype) == (np.float64, np.float32)
+    np.testing.assert_allclose((found - taken) / divided, wanted, rtol=0, atol=1e-5)
+    assert float(abs(found - offset).max()) < 100 * scale
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("bf16", [False, True])
+def test_chunks_are_looked_at_too_and_out_is_told_of(bf16):
+    model = fitted("mesh").model
+    sample = tiny.data("mesh")[2]
+    batch = collate([replace(sample, values=1e30 * sample.values, targets=None)])
+    out = torch.zeros(1, 1, 12, 1)
+    cast = torch.autocast("cpu", torch.bfloat16, enabled=bf16)
+    with cast, pytest.raises(DataError, match="target is nan in sample 2, step 0, at query 0"):
+        predict(model, batch, rows=5, out=out, finite=True)
+    with cast:
+        assert predict(model, batch, rows=5).isnan().any()  # unless asked, nothing is looked at
+
+
+@pytest.mark.plain
+def test_a_run_refuses_what_float32_cannot_hold():
+    assert _tensor("values", A[:1].T, 1).dtype == torch.float32
+    for given, message in (
+        (1e39 * np.ones((3, 1)), r"values holds 1e\+39 at \(0, 0\), more than float32 can"),
+        (np.array([[1.0], [np.nan]]), r"not finite \(NaN or infinity\) at \(1, 0\)"),
+        (np.broadcast_to(1.0, (10**12, 1)), "values in float32 takes"),
+        ([[1j]], "values must hold real numbers"),
+    ):
+        with pytest.raises(DataError, match=message):
+            _tensor("values", given, 1)
