@@ -33,5 +33,17 @@ class RunError(IpotError):
     """A run folder or checkpoint that cannot be read, written or continued."""
 
 
+class Busy(RunError):
+    """Another process is at work in the folder; the message names it."""
+
+
+class DiskError(RunError, OSError):
+    """The disk took no more, or may not be written to; what was there before is as it was."""
+
+    def __str__(self) -> str:
+        advice = "Make room or choose another place, and run the same again."
+        return f"cannot write {self.filename}: {self.strerror}. What was there is kept. {advice}"
+
+
 class StoreError(IpotError):
     """The data cache cannot be read or filled."""
