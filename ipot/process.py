@@ -17,9 +17,9 @@ TOKEN = re.compile(r"([0-9a-f]{8})-(\d+)-(\d+)")
 """Machine, process id and start of a process: what `token` writes."""
 
 
-def token() -> str:
-    """This process in few characters, fit for the name of a file."""
-    pid = os.getpid()
+def token(pid: int | None = None) -> str:
+    """A process, this one unless said, in few characters that are fit for the name of a file."""
+    pid = os.getpid() if pid is None else pid
     return f"{machine()}-{pid}-{_began(pid) or 0}"
 
 
