@@ -4,6 +4,14 @@ Everything here is meant for a user: the command line prints the message without
 exits with a non-zero status. A message says what was expected, what came, and what to do.
 """
 
+from signal import SIGTERM
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came where nothing waits for it; it ends a command as Ctrl-C does."""
+
+    signal = SIGTERM
+
 
 class IpotError(Exception):
     """The root of all errors whose message is written for a user."""
