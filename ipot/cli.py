@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import signal
 import sys
+from collections.abc import Iterator
 
-from ipot.errors import IpotError, UnknownName
+from ipot.errors import IpotError, Terminated, UnknownName
 from ipot.version import __version__
 
 COMMANDS = {
@@ -41,7 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ipot: unknown command {name!r}. Known: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
-        return importlib.import_module(f"ipot.commands.{name}").main(rest) or 0
+        with _terminated():
+            return importlib.import_module(f"ipot.commands.{name}").main(rest) or 0
     except UnknownName as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
         return 2
@@ -52,12 +56,30 @@ def main(arguments: list[str] | None = None) -> int:
         # The reader went away (`| head`); there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print(f"ipot {name}: interrupted", file=sys.stderr)
-        return 130
+        return 128 + getattr(stop, "signal", signal.SIGINT)
     except OSError as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
         return 1
+
+
+@contextlib.contextmanager
+def _terminated() -> Iterator[None]:
+    """Have SIGTERM end a command as Ctrl-C does, so that nothing half done is left behind."""
+
+    def stop(number: int, frame: object) -> None:
+        raise Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread: the host program handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _usage() -> str:

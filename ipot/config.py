@@ -104,7 +104,7 @@ class Run:
     def refuse_existing(self) -> None:
         """Refuse a folder that already holds a run, or that cannot be made."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            files.make_folder(self.path)
         except OSError as error:
             raise RunError(
                 f"cannot write to {self.path}: {error.strerror or error}. Choose another --out."

@@ -4,6 +4,14 @@ Everything here is meant for a user: the command line prints the message without
 exits with a non-zero status. A message says what was expected, what came, and what to do.
 """
 
+from signal import SIGTERM
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came where nothing waits for it; it ends a command as Ctrl-C does."""
+
+    signal = SIGTERM
+
 
 class IpotError(Exception):
     """The root of all errors whose message is written for a user."""
@@ -31,6 +39,18 @@ class Diverged(IpotError):
 
 class RunError(IpotError):
     """A run folder or checkpoint that cannot be read, written or continued."""
+
+
+class Busy(RunError):
+    """Another process is at work in the folder; the message names it."""
+
+
+class DiskError(RunError, OSError):
+    """The disk took no more, or may not be written to; what was there before is as it was."""
+
+    def __str__(self) -> str:
+        advice = "Make room or choose another place, and run the same again."
+        return f"cannot write {self.filename}: {self.strerror}. What was there is kept. {advice}"
 
 
 class StoreError(IpotError):

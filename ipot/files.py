@@ -1,35 +1,64 @@
-"""Writing that never leaves half a file behind."""
+"""Writing that never leaves half a file behind, nor loses a whole one when the power goes."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from ipot import process
+from ipot.errors import DiskError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+"""What a disk says that is full, beyond its quota, read-only, somebody else's or broken."""
+DAY = 86400.0
+"""Seconds after which a temporary file is removed whose process cannot be asked after."""
+MANY = 256
+"""Entries of a folder beyond which it is looked through only once."""
+LONGEST = 160
+"""Characters of a name that its temporary one repeats; names have 255 bytes at most."""
+
+_ENDING = re.compile(
+    rf"\.(?:(?P<owner>{process.TOKEN.pattern})-[0-9a-f]{{8}}|[a-z0-9_]{{8}})\.(?:tmp|old)"
+)
+"""Of a temporary name; those of earlier releases do not say whose they are."""
+_swept: set[str] = set()
 
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """A temporary name beside `path` that takes its place when the block ends well.
 
-    A crash, a full disk or a kill at any moment leaves either the old file or the new one.
+    A crash, a full disk, a kill or a power cut at any moment leaves either the old file or the new
+    one, and the new one for certain once this has returned. What a kill has left of an earlier
+    attempt is removed. A disk that takes no more raises `DiskError`, which is an OSError as well.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
+    temporary = None
     try:
+        make_folder(path.parent)
+        temporary = temporary_name(path)
+        # With the permissions that the umask gives; nothing may be there already, nor a link.
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        sweep(path, newest=temporary.stat().st_mtime)
         yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        sync(temporary)
         os.replace(temporary, path)
+        sync(path.parent)
+    except OSError as error:
+        if error.errno not in FULL or isinstance(error, DiskError):
+            raise
+        raise DiskError(error.errno, error.strerror, str(path)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -43,6 +72,43 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
+def make_folder(path: Path) -> list[Path]:
+    """Make a folder and those around it, to stay; returns the new ones, the innermost first."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        if path.parent == path:
+            break
+        path = path.parent
+    made = []
+    for folder in reversed(missing):
+        try:
+            folder.mkdir()
+        except FileExistsError:  # by somebody else, at the same time
+            if not folder.is_dir():
+                raise
+            continue
+        made.insert(0, folder)
+        sync(folder.parent)
+    return made
+
+
+def sync(path: Path) -> None:
+    """Have the disk hold a file, or the names in a folder."""
+    folder = path.is_dir()
+    if folder and os.name == "nt":  # where folders cannot be opened
+        return
+    handle = os.open(path, os.O_RDONLY if folder or os.name != "nt" else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        # Some file systems have nothing to do for a folder, and say so by an error.
+        if not folder or error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
+            raise
+    finally:
+        os.close(handle)
+
+
 def free_bytes(path: Path) -> int:
     """What the disk that will hold `path` has left."""
     while not path.exists():
@@ -50,7 +116,57 @@ def free_bytes(path: Path) -> int:
     return shutil.disk_usage(path).free
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+# ---- temporary names
+
+
+def temporary_name(path: Path) -> Path:
+    """A name beside a path that nobody can guess, and that says which process it belongs to."""
+    return path.with_name(f"{_beginning(path)}.{process.token()}-{secrets.token_hex(4)}.tmp")
+
+
+def sweep(path: Path, newest: float) -> None:
+    """Remove temporary files of `path` whose processes have died."""
+    folder = str(path.parent)
+    if folder in _swept:
+        return
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        there = list(entries)
+        if len(there) > MANY:
+            _swept.add(folder)
+        for entry in there:
+            if _is_left(entry, _beginning(path), newest) and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):  # another process was quicker
+                    os.unlink(entry.path)
+
+
+def left_behind(path: Path) -> list[Path]:
+    """Temporary folders of `path` whose processes have died, the oldest first."""
+    newest = path.parent.stat().st_mtime
+    with os.scandir(path.parent) as entries:
+        found = [
+            (entry.stat(follow_symlinks=False).st_mtime, Path(entry.path))
+            for entry in entries
+            if _is_left(entry, _beginning(path), newest) and entry.is_dir(follow_symlinks=False)
+        ]
+    return [folder for _, folder in sorted(found)]
+
+
+def _is_left(entry: os.DirEntry[str], beginning: str, newest: float) -> bool:
+    if not entry.name.startswith(f"{beginning}."):
+        return False
+    match = _ENDING.fullmatch(entry.name[len(beginning) :])
+    if match is None:
+        return False
+    living = process.alive(match["owner"]) if match["owner"] else None
+    if living is None:
+        # Of another machine, whose processes cannot be asked for. Both times are those that the
+        # file system gave, so that a clock of ours that is wrong does not matter.
+        return newest - entry.stat(follow_symlinks=False).st_mtime > DAY
+    return not living
+
+
+def _beginning(path: Path) -> str:
+    name = path.name
+    while len(os.fsencode(name)) > LONGEST:
+        name = name[:-1]
+    return f".{name}"

@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> int:
         found = _compare(base, flags, out)
     except (Stopped, KeyboardInterrupt) as stop:
         say(f"ipot compare: stopped; the same command goes on: {command}")
-        return 128 + (stop.signal if isinstance(stop, Stopped) else signal.SIGINT)
+        return 128 + getattr(stop, "signal", signal.SIGINT)
     _report(found, out, command, flags)
     return 0 if any(row.error is not None for row in found.rows) else 1
 

@@ -16,6 +16,7 @@ from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import RunError
 from ipot.evaluation.predict import predict
+from ipot.lock import locked
 from ipot.models.base import Operator
 from ipot.recipes.demo import COARSE, FINE, demo
 from ipot.recipes.experiment import Experiment, build, load_data, restore, run
@@ -53,6 +54,11 @@ class Demo:
 def main(arguments: list[str]) -> None:
     """Run the command."""
     flags = parse(Demo, arguments, "demo")
+    with locked(flags.out, "running the demo"):  # which removes an earlier run
+        _demo(flags)
+
+
+def _demo(flags: Demo) -> None:
     settings, store = demo(flags.minutes), Store(flags.data or flags.out / "data")
     folder = _clear(flags.out / "run")
     say("1/3  data: -∇·(a ∇u) = 1 on the unit square, solved by finite volumes")
@@ -168,5 +174,6 @@ def _clear(folder: Path) -> Path:
     if folder.exists():
         if not (folder / "config.json").is_file():
             raise RunError(f"{folder} is in the way and is not a run; choose another --out")
-        shutil.rmtree(folder)
+        with locked(folder, "running the demo"):  # not while somebody trains there
+            shutil.rmtree(folder)
     return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from ipot.commands.settings import parse_with_settings, split_names
 from ipot.data.store import Fields, Store
 from ipot.device import choose
 from ipot.errors import DataError, UnknownName, Unsupported
+from ipot.lock import NAME, locked
 from ipot.problems.base import SPLITS, GridProblem, Problem
 from ipot.recipes.experiment import Experiment, experiment
 
@@ -55,6 +57,11 @@ def main(arguments: list[str]) -> None:
     base = small_if_asked(experiment(names["problem"]), rest)
     command = f"generate {names['problem']}"
     settings, flags = parse_with_settings(base, Generate, rest, command, parts=("problem", "data"))
+    with locked(flags.out, "generating") if flags.out is not None else nullcontext():
+        _generate(settings, flags)
+
+
+def _generate(settings: Experiment, flags: Any) -> None:
     _check(settings.problem, flags)
     made = {split: _fill(settings, split, flags) for split in flags.splits}
     rows = [row for row, _ in made.values()]
@@ -103,7 +110,7 @@ def _check(problem: Problem, flags: Any) -> None:
         raise Unsupported(f"{problem.name} has no published layout to write: leave --format out")
     if original != (flags.out is not None):
         raise Unsupported("--format original and --out DIR go together: give both or neither")
-    if original and flags.out.exists() and any(flags.out.iterdir()):
+    if original and any(path.name != NAME for path in flags.out.iterdir()):
         raise DataError(
             f"{flags.out} is not empty: files there would be replaced or mixed with these. Choose "
             "another --out, or empty it; all --splits are written together."
@@ -126,7 +133,7 @@ def _fill(settings: Experiment, split: str, flags: Any) -> tuple[dict[str, Any],
         "split": split,
         "samples": count,
         "folder": str(folder),
-        "megabytes": sum(file.stat().st_size for file in folder.iterdir()) / 1e6,
+        "megabytes": sum(file.stat().st_size for file in folder.glob("*.*")) / 1e6,
         "quality": _quality(problem, fields),
     }
     return row, fields

@@ -101,7 +101,7 @@ def _series(model, source, asked, output: Path, interval, steps) -> dict[str, An
         with files.atomic(output) as temporary:
             whole.to_netcdf(temporary, engine="netcdf4")
     except OSError as error:
-        raise RunError(f"cannot write {output}: {error}") from error
+        raise RunError(f"cannot write {output}: {error.strerror or error}") from error
     return {"output": str(output), "cases": 1, "outputs": list(model.spec.outputs)}
 
 

@@ -12,9 +12,16 @@ from ipot.commands.common import Folder, Generation, emit, parse, say, show, sma
 from ipot.commands.settings import flag_value, parse_with_settings, split_names
 from ipot.config import Run
 from ipot.data.store import Store
-from ipot.errors import RunError
-from ipot.recipes.experiment import Experiment, experiment, resume, run, run_seeds
-from ipot.training.distributed import first_process
+from ipot.errors import RunError, Unsupported
+from ipot.recipes.experiment import (
+    Experiment,
+    experiment,
+    resume,
+    run,
+    run_or_resume,
+    run_seeds,
+)
+from ipot.training.distributed import PATIENCE, first_process
 from ipot.training.journal import duration, read
 from ipot.training.trainer import Result, Stopped
 
@@ -31,6 +38,7 @@ class Train:
         ipot train darcy --seeds 0 1 2 --out runs/spread
         ipot train darcy --problem.files published --out runs/published
         ipot train --resume runs/darcy
+        torchrun --max-restarts 3 -m ipot train darcy --out runs/darcy --resume-or-start
 
     MODEL is ipot unless said. The data are generated first where they are not there yet. Ctrl-C
     stops cleanly with a checkpoint; --resume continues as if nothing had happened. Under torchrun
@@ -44,7 +52,10 @@ class Train:
     small: bool = False
     """Sizes for a first look: small problem, small model, few samples; other flags change them."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Continue this run; beside it only --data, --device, --trust, --quiet and --json."""
+    """Continue this run; beside it only --data, --device, --trust, --peer-timeout, --quiet and
+    --json."""
+    resume_or_start: bool = False
+    """Go on with the run in --out if there is one of the same settings, and start it if not."""
     start_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Fine-tune: start from the best weights of another run of the same model."""
     seeds: tuple[int, ...] = ()
@@ -56,6 +67,8 @@ class Train:
     trust: bool = False
     """Import code outside ipot that the run of --resume or --start-from names: only where you know
     where it comes from."""
+    peer_timeout: float = PATIENCE
+    """Seconds that processes under torchrun wait for one that does not answer."""
     quiet: bool = False
     """No progress."""
     json: bool = False
@@ -83,6 +96,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _train(settings: Experiment, flags: Any) -> int:
+    if not flags.peer_timeout > 0:
+        raise Unsupported(f"--peer-timeout must be positive, got {flags.peer_timeout}")
     if flags.resume is not None:
         raise RunError("--resume takes its settings from the run: leave out problem and model")
     name = f"{settings.problem_name}-{settings.model_name}-{settings.preset}"
@@ -93,6 +108,7 @@ def _train(settings: Experiment, flags: Any) -> int:
         "device": flags.device,
         "store": store,
         "start_from": flags.start_from,
+        "patience": flags.peer_timeout,
     }
     options |= {"report": generation, "quiet": flags.quiet, "trusted": flags.trust}
     if flags.seeds:
@@ -106,12 +122,13 @@ def _train(settings: Experiment, flags: Any) -> int:
                 print(f"seed {row['seed']}: validation {row['best_validation']:.5f}")
             print(f"mean {summary['mean']:.5f}, spread {summary['spread']:.5f}")
         return 0
-    _report(run(settings, out, **options), out, flags)
+    start = run_or_resume if flags.resume_or_start else run
+    _report(start(settings, out, **options), out, flags)
     return 0
 
 
 def _resume(flags: Train) -> int:
-    own = ("resume", "data", "device", "trust", "quiet", "json")
+    own = ("resume", "data", "device", "trust", "peer_timeout", "quiet", "json")
     other = [
         f.name for f in fields(Train) if f.name not in own and getattr(flags, f.name) != f.default
     ]
@@ -124,6 +141,7 @@ def _resume(flags: Train) -> int:
         store=Store(flags.data),
         quiet=flags.quiet,
         trusted=flags.trust,
+        patience=flags.peer_timeout,
     )
     _report(result, flags.resume, flags)
     return 0

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from ipot import files
 from ipot.errors import StoreError
+from ipot.lock import locked
 from ipot.safe_read import regular_file
 
 Fields = dict[str, Tensor]
@@ -75,13 +76,31 @@ class Store:
 
         `report(done, count, bytes_each)` is called before the first piece that has to be made and
         after every one. A disk that is too small for `bytes_each` is refused before the work.
+
+        Where another process makes samples of the same recipe, this one waits for it, and then
+        makes those that are still missing.
         """
         folder = self.folder(recipe)
-        have = self.count(recipe)
-        if have < count:
-            self._prepare(folder, recipe, (count - have) * bytes_each)
-            if report:
-                report(have, count, bytes_each)
+        if self.count(recipe) < count:
+            self._prepare(folder, recipe)
+            with locked(folder, "generating data", wait=True):
+                self._fill(recipe, count, make, piece, bytes_each, report)
+        return _read(folder, count)
+
+    def _fill(
+        self,
+        recipe: Mapping[str, Any],
+        count: int,
+        make: Make,
+        piece: int,
+        bytes_each: int,
+        report: Report | None,
+    ) -> None:
+        """Make what is missing, as the only process that does."""
+        folder, have = self.folder(recipe), self.count(recipe)
+        self._refuse_little_room(folder, (count - have) * bytes_each)
+        if report and have < count:
+            report(have, count, bytes_each)
         while have < count:
             stop = min(have + piece, count)
             arrays = make(range(have, stop))
@@ -100,17 +119,17 @@ class Store:
             have = stop
             if report:
                 report(have, count, bytes_each)
-        return _read(folder, count)
 
-    def _prepare(self, folder: Path, recipe: Mapping[str, Any], needed: int) -> None:
+    def _prepare(self, folder: Path, recipe: Mapping[str, Any]) -> None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             files.write_json(folder / "recipe.json", dict(recipe))
         except OSError as error:
             raise StoreError(
                 f"cannot write to the data folder {self.root}: {error.strerror or error}. "
                 "Choose another with --data or the variable IPOT_DATA."
             ) from error
+
+    def _refuse_little_room(self, folder: Path, needed: int) -> None:
         free = files.free_bytes(folder)
         if needed > free:
             raise StoreError(
@@ -123,8 +142,9 @@ class Store:
             with files.atomic(path) as temporary:
                 save_file({k: v.detach().cpu().contiguous() for k, v in arrays.items()}, temporary)
         except (OSError, SafetensorError) as error:
+            reason = getattr(error, "strerror", None) or error
             raise StoreError(
-                f"cannot write {path}: {error}. What was made before it is kept; make room or "
+                f"cannot write {path}: {reason}. What was made before it is kept; make room or "
                 "choose another folder with --data, and run the same command to go on."
             ) from error
 

@@ -3,6 +3,11 @@
 What was compiled is kept under the hash of all that it was made from, the processor among it, since
 it is made for that one alone. Nothing here raises: where there is no library, `why_not` says why,
 and the plain ways do the same.
+
+A library is code that this process will run. It is kept where nobody else can write and loaded
+only as `ipot.native.kept` allows. What decides which compiler runs is the environment: CXX and
+PATH name it, and what GCC or Clang read besides (CPATH, LIBRARY_PATH, COMPILER_PATH and the like)
+reaches it as it is. Whoever sets them runs code as this user, as with LD_PRELOAD.
 """
 
 from __future__ import annotations
@@ -15,10 +20,15 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
+
+from ipot import lock
+from ipot.errors import Busy, IpotError
+from ipot.native import kept
 
 HERE = Path(__file__).parent
 SOURCES = (
@@ -93,12 +103,8 @@ def _tried() -> tuple[ctypes.CDLL | None, str | None]:
     if os.environ.get(OFF) == "0":
         return None, f"{OFF}=0"
     try:
-        try:
-            return _opened(_built()), None
-        except OSError:  # damaged, or of a system that is no more: once again
-            _target().unlink(missing_ok=True)
-            return _opened(_built()), None
-    except (OSError, RuntimeError, subprocess.SubprocessError, _NoCompiler) as error:
+        return _loaded(_target()), None
+    except (OSError, RuntimeError, subprocess.SubprocessError, IpotError, _NoCompiler) as error:
         reason = _in_words(error)
         _log.warning(
             "attention on the CPU runs without compiled kernels: %s (%s=0 for no more attempts)",
@@ -108,34 +114,45 @@ def _tried() -> tuple[ctypes.CDLL | None, str | None]:
         return None, reason
 
 
+def _loaded(target: Path) -> ctypes.CDLL:
+    """The library of this source on this machine, compiled if it is not there yet."""
+    kept.prepare(target.parent)
+    try:
+        return kept.load(target, KERNELS)
+    except OSError:  # not there, damaged, or of a system that is no more: made anew
+        _build(target)
+    return kept.load(target, KERNELS)
+
+
 class _NoCompiler(Exception):
     pass
 
 
-def _opened(path: Path) -> ctypes.CDLL:
-    """The library of a file that has all kernels in it."""
-    found = ctypes.CDLL(str(path))
-    lacking = [name for name in KERNELS if not hasattr(found, name)]
-    if lacking:
-        raise OSError(f"{path} lacks {', '.join(lacking)}")
-    return found
+def _build(target: Path) -> None:
+    """Compile; of several processes that start at once, the others wait for the first."""
+    try:
+        with lock.locked(target.parent, "compiling", wait=True, patience=2 * SECONDS):
+            if not kept.is_whole(target):
+                _build_here(target)
+    except Busy:  # it hangs: two that do the same do no harm
+        _build_here(target)
 
 
-def _built() -> Path:
-    """The library of this source on this machine, compiled if it is not there yet."""
-    target = _target()
-    if target.exists():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # Under a name of its own until it is whole: several processes may start at once.
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made = Path(folder) / target.name
+def _build_here(target: Path) -> None:
+    with kept.workshop(target.parent) as folder:
+        made = folder / target.name
         try:
             _compile(made)
-        except subprocess.CalledProcessError:  # perhaps the compiler knows too little of bf16
-            _compile(made, "-DIPOT_NO_HALVES")
-        os.replace(made, target)
-    return target
+        except subprocess.CalledProcessError as error:
+            if _was_killed(error):
+                raise
+            _compile(made, "-DIPOT_NO_HALVES")  # perhaps it knows too little of bf16
+        kept.keep(made, target)
+
+
+def _was_killed(error: subprocess.CalledProcessError) -> bool:
+    """Whether a signal, or want of memory, ended the compiler: that says nothing of what it can."""
+    return error.returncode < 0 or error.returncode > 128 or b"signal" in (error.stderr or b"")
 
 
 def _compile(target: Path, *more: str) -> None:
@@ -146,13 +163,74 @@ def _compile(target: Path, *more: str) -> None:
         [*command, made, "-c", str(HERE / source)]
         for source, made in zip(SOURCES, objects, strict=True)
     ]
+    running = _Running(target.parent)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(_run, parts))
-    _run([*command, str(target), *objects])
+        try:
+            left = {pool.submit(running, part) for part in parts}
+            while left:
+                # With pauses: an interrupt that comes as Python begins to wait does not wake it.
+                done, left = wait(left, timeout=0.1, return_when=FIRST_EXCEPTION)
+                for part in done:
+                    part.result()
+        except BaseException:  # Ctrl-C, or one of them failed: the others need not go on
+            running.stop()
+            raise
+    try:
+        running([*command, str(target), *objects])
+    except BaseException:
+        running.stop()
+        raise
 
 
-def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+class _Running:
+    """Compilers at work, none of which outlives its caller's interest."""
+
+    def __init__(self, folder: Path) -> None:
+        # Their temporary files lie with the parts, and are gone with them.
+        self._environment = {**os.environ, "TMPDIR": str(folder)}
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def __call__(self, command: list[str]) -> None:
+        """Run a compiler to its end."""
+        if self._stopped:
+            return
+        # In a group of its own: Ctrl-C reaches this process, which ends them, and not half of them.
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._environment,
+            start_new_session=True,
+        )
+        self._processes.add(process)
+        try:
+            if self._stopped:  # meanwhile
+                self._kill(process)
+            output, words = process.communicate(timeout=SECONDS)
+        except BaseException:
+            self._kill(process)
+            raise
+        finally:
+            self._processes.discard(process)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command, output, words)
+
+    def stop(self) -> None:
+        """End all of them; those that wait for their turn do not begin."""
+        self._stopped = True
+        for process in [*self._processes]:
+            self._kill(process)
+
+    @staticmethod
+    def _kill(process: subprocess.Popen[bytes]) -> None:
+        with suppress(OSError):  # it has ended by itself
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+        process.wait()
 
 
 def _target() -> Path:

@@ -9,13 +9,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ipot import files
 from ipot.config import Run, environment, from_dict, to_dict
 from ipot.data.own import Dataset
 from ipot.data.own_given import path_given
 from ipot.errors import RunError
+from ipot.lock import NAME, locked
 from ipot.models.ipot import Config
 from ipot.own.sizing import Plan
 from ipot.saved.config_file import read_json
+from ipot.saved.disk import recover
 from ipot.saved.folder import is_saved, read_saved, refuse_current, refuse_target
 from ipot.training.settings import Training
 from ipot.typed_json import from_value
@@ -48,11 +51,13 @@ def working_folder(out: Path | str | None, resume: Path | str | None) -> Iterato
     if out is not None and resume is not None and out != resume:
         raise RunError(f"out={out} and resume={resume} are two folders: give one")
     if resume is not None:
+        recover(resume, (TRAINING,))  # a save that was killed may have left the run elsewhere
         if not Run(resume / TRAINING).config_file.is_file():
             raise RunError(f"resume={resume}: there is no run to go on with. Start one by out=...")
         # Now, and not when the model is to be saved at the end.
         refuse_target(resume, overwrite=True)
-        yield resume
+        with locked(resume / TRAINING, "training"):
+            yield resume
         return
     if out is None:
         with tempfile.TemporaryDirectory(prefix="ipot-") as name:
@@ -61,7 +66,10 @@ def working_folder(out: Path | str | None, resume: Path | str | None) -> Iterato
     refuse_current(out, "out=")
     made = _made(out)
     try:
-        yield out
+        with locked(out / TRAINING, "training"):
+            # Another process may have begun since, and even have ended.
+            Run(out / TRAINING).refuse_existing()
+            yield out
     except BaseException:
         _unmade(made)
         raise
@@ -196,7 +204,7 @@ def fingerprint(data: Dataset) -> str:
 
 def _made(folder: Path) -> list[Path]:
     """Make a folder that can be written to; those that are new, the innermost first."""
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and not _is_blank(folder):
         raise RunError(
             f"out={folder} is not empty. Choose another folder, or go on with a run that was "
             "stopped there by resume=..."
@@ -206,7 +214,7 @@ def _made(folder: Path) -> list[Path]:
     made = []
     try:
         made = [p for p in (folder, *folder.parents) if not p.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(folder)
         with tempfile.TemporaryFile(dir=folder):
             return made
     except OSError as error:
@@ -214,6 +222,13 @@ def _made(folder: Path) -> list[Path]:
         raise RunError(
             f"out={folder} cannot be written to: {error.strerror or error}. Choose another folder."
         ) from error
+
+
+def _is_blank(folder: Path) -> bool:
+    """Whether nothing is there, or nothing but the lock of a fit that had not begun yet."""
+    training = folder / TRAINING
+    begun = training.is_dir() and any(path.name != NAME for path in training.iterdir())
+    return not begun and all(path == training and path.is_dir() for path in folder.iterdir())
 
 
 def _unmade(folders: list[Path]) -> None:

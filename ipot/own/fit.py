@@ -129,9 +129,9 @@ def fit(
             fitted = _finished(operator, splits, chosen, result, baselines)
         except Stopped as stop:
             raise Interrupted(stop.signal, kept) from None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             # Before the loop, or behind it: what it has kept is there to go on with.
-            raise Interrupted(signal.SIGINT, kept) from None
+            raise Interrupted(getattr(stop, "signal", signal.SIGINT), kept) from None
         fitted.series = source.series
         fitted.about |= {"seconds": round(time.monotonic() - begun, 1), "columns": source.columns}
         fitted.about["data"] = run.config()["data"]

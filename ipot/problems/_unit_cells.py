@@ -55,7 +55,6 @@ def write(splits: Mapping[str, Fields], folder: Path) -> list[Path]:
     """Splits one behind the other, in `Meshes`."""
     fields, marks = published.join(splits, ORDER)
     folder = folder / "Meshes"
-    folder.mkdir(parents=True, exist_ok=True)
     last = {XY: "points", RADII: "radii", STRESS: "stress"}
     arrays = {file: np.moveaxis(fields[name].numpy(), 0, -1) for file, name in last.items()}
     arrays[THETA] = fields["theta"].numpy()

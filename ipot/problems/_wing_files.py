@@ -69,7 +69,6 @@ def write(splits: Mapping[str, Fields], folder: Path, mach: Mach) -> list[Path]:
     """Splits one behind the other, in `naca`."""
     fields, marks = published.join(splits, ORDER)
     folder = folder / "naca"
-    folder.mkdir(parents=True, exist_ok=True)
     mesh, state = fields["mesh"], fields["state"]
     arrays = {
         X: mesh[:, 0],

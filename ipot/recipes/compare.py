@@ -20,6 +20,7 @@ from ipot.config import Run, environment
 from ipot.data.store import Store
 from ipot.device import choose, out_of_memory, release_memory
 from ipot.errors import DataError, Diverged, RunError, UnknownName, Unsupported
+from ipot.lock import locked
 from ipot.models.base import parameter_count
 from ipot.problems.base import SPLITS
 from ipot.recipes import published, systems
@@ -149,12 +150,27 @@ def compare(
     """
     terms = {"minutes": minutes, "seed": seed, "augment": augment}
     _refuse(base, terms)
-    out, place, store = Path(out), choose(device), store or Store()
+    options = {"device": device, "store": store or Store(), "report": report, "quiet": quiet}
+    options |= {"trusted": trusted}
+    with locked(Path(out), "comparing"):
+        return _compared(base, list(models), Path(out), terms, small, options, tell)
+
+
+def _compared(
+    base: Experiment,
+    models: list[str],
+    out: Path,
+    terms: dict[str, Any],
+    small: bool,
+    options: dict[str, Any],
+    tell: Callable[[str], None],
+) -> Comparison:
+    place = choose(options["device"])
     # Systems that were compared here before stay in the table.
     before = sorted(path.parent.name for path in out.glob("*/test.json"))
     for name in before:
         if "." in name and name not in models:
-            registry.named_in_file("models", name, out / name, trusted=trusted)
+            registry.named_in_file("models", name, out / name, trusted=options["trusted"])
     models = list(dict.fromkeys([*models, *before]))
     plans = [_plan(base, name, terms, small) for name in models]
     for plan in plans:
@@ -162,13 +178,12 @@ def compare(
     if any(plan.settings and not _test(out / plan.model).exists() for plan in plans):
         # Data that cannot be had are no system's fault: they end the comparison here.
         for split in SPLITS:
-            load_data(base, split, store=store, device=place, report=report)
-    options = {"device": device, "store": store, "report": report, "quiet": quiet}
+            load_data(base, split, store=options["store"], device=place, report=options["report"])
     rows, tests = [], []
     for number, plan in enumerate(plans, 1):
         tell(f"{plan.model} ({number} of {len(plans)}): {_state(plan, out / plan.model)}")
         test = _outcome(plan, out / plan.model, options)
-        rows.append(_row(plan, out / plan.model, test, base, minutes))
+        rows.append(_row(plan, out / plan.model, test, base, terms["minutes"]))
         tests.append(test)
         found = _comparison(base, terms, place, rows, _simple(plans, tests))
         files.write_json(out / "compare.json", found.as_dict())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from ipot.data.statistics import Statistics
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import IpotError, RunError, UnknownName, Unsupported
+from ipot.lock import locked
 from ipot.models import _shapes as shapes
 from ipot.models._globe import place, seen_spec
 from ipot.models._shapes import refuse_beyond_memory
@@ -32,7 +33,14 @@ from ipot.recipes import default, paper, systems
 from ipot.recipes.sizes import refuse_data, refuse_sizes, refuse_training
 from ipot.spec import Need, Spec
 from ipot.training import checkpoint
-from ipot.training.distributed import World, world
+from ipot.training.distributed import (
+    PATIENCE,
+    World,
+    first_process,
+    launch,
+    restarted,
+    world,
+)
 from ipot.training.journal import Progress
 from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
@@ -288,28 +296,97 @@ def run(
     report: SplitReport | None = None,
     quiet: bool = False,
     trusted: bool = False,
+    patience: float = PATIENCE,
 ) -> Result:
     """Generate, train, and leave a run folder.
 
     `start_from` is another run whose best weights (and scales) are taken as the start. What it
-    names outside this package is imported only where it is `trusted`.
+    names outside this package is imported only where it is `trusted`. `patience` is how many
+    seconds processes under torchrun wait for one that does not answer. A folder that holds a run is
+    refused, unless it is that of this very torchrun, which restarts what has failed.
     """
+    return _run(settings, out, False, device, store, start_from, report, quiet, trusted, patience)
+
+
+def run_or_resume(
+    settings: Experiment,
+    out: Path | str,
+    *,
+    device: str = "auto",
+    store: Store | None = None,
+    start_from: Path | str | None = None,
+    report: SplitReport | None = None,
+    quiet: bool = False,
+    trusted: bool = False,
+    patience: float = PATIENCE,
+) -> Result:
+    """Start a run, go on with one that was stopped, or read how one ended.
+
+    The options are those of `run`. A folder with a run of another experiment is refused.
+    """
+    return _run(settings, out, True, device, store, start_from, report, quiet, trusted, patience)
+
+
+def _run(
+    settings: Experiment,
+    out: Path | str,
+    go_on: bool,
+    device: str,
+    store: Store | None,
+    start_from: Path | str | None,
+    report: SplitReport | None,
+    quiet: bool,
+    trusted: bool,
+    patience: float,
+) -> Result:
     refuse_sizes(settings)
     place, folder = choose(device), Run(Path(out))
-    with _left_as_found(folder.path), world(place) as here:
-        # A folder, a model or weights that will not do are refused before any data are generated.
-        folder.refuse_existing()
+    with (
+        _left_as_found(folder.path),
+        world(place, patience) as here,
+        claimed(folder.path, here),
+    ):
         source = None if start_from is None else Start.read(start_from, trusted=trusted)
+        # One process looks, for what it finds there may be another thing a moment later.
+        if here.lead(lambda: _goes_on(folder, settings, source, go_on)):
+            return ended(folder) or _resumed(folder, place, here, store, quiet, trusted)
+        # A model or weights that will not do are refused before any data are generated.
         extra: dict[str, Any] = {"environment": environment()}
+        if (by := launch()) is not None:
+            extra["launch"] = by
         if source is not None:
             extra["start_from"] = str(source.folder.path.resolve())
         _refuse(settings, source, place)
         # The trainer may refuse its settings too; only behind it is there a run.
         trainer = _trainer(settings, folder, source, place, here, store, report)
-        if here.first:
-            Run.create(out, settings.as_dict() | extra)
-        here.barrier()
+        here.lead(lambda: Run.create(out, settings.as_dict() | extra))
         return trainer.run(Progress(quiet=quiet or not here.first))
+
+
+@contextmanager
+def claimed(path: Path, here: World) -> Iterator[None]:
+    """Have a run folder for oneself; of several processes the first one takes the lock for all."""
+    with ExitStack() as held:
+        here.lead(lambda: held.enter_context(locked(path, "training")))
+        yield
+
+
+def _goes_on(folder: Run, settings: Experiment, source: Start | None, go_on: bool) -> bool:
+    """Whether there is a run to go on with; refused where it must not, or has other settings."""
+    if not folder.config_file.exists():
+        folder.refuse_existing()
+        return False
+    again = restarted() and Run.open(folder.path).config().get("launch") == launch()
+    if not go_on and not again:
+        folder.refuse_existing()
+    refuse_other(Run.open(folder.path), settings)
+    asked = None if source is None else str(source.folder.path.resolve())
+    if folder.config().get("start_from") != asked:
+        raise RunError(
+            f"{folder.path} holds a run with other settings (start_from: "
+            f"{folder.config().get('start_from')}, and not {asked}). Choose another --out."
+        )
+    return True
 
 
 @contextmanager
@@ -332,13 +409,28 @@ def resume(
     store: Store | None = None,
     quiet: bool = False,
     trusted: bool = False,
+    patience: float = PATIENCE,
 ) -> Result:
     """Continue a run from its last checkpoint; before the first one, from its start.
 
     Code outside this package that the run names, or the one that it started from, is imported only
     where the run is `trusted`.
     """
-    folder = Run.open(path)
+    folder, place = Run.open(path), choose(device)
+    Experiment.from_dict(folder.config(), str(folder.config_file), trusted=trusted)
+    with world(place, patience) as here, claimed(folder.path, here):
+        return _resumed(folder, place, here, store, quiet, trusted)
+
+
+def _resumed(
+    folder: Run,
+    place: torch.device,
+    here: World,
+    store: Store | None,
+    quiet: bool,
+    trusted: bool,
+) -> Result:
+    """Go on with a run in a folder that nobody else works in."""
     config = folder.config()
     settings = Experiment.from_dict(config, str(folder.config_file), trusted=trusted)
     start = config.get("start_from")
@@ -346,24 +438,9 @@ def resume(
     source = None
     if start is not None and not folder.last.exists():
         source = Start.read(start, trusted=trusted)
-    place = choose(device)
     _refuse(settings, source, place)
-    with world(place) as here:
-        trainer = _trainer(settings, folder, source, place, here, store, None)
-        return trainer.run(Progress(quiet=quiet or not here.first))
-
-
-def run_or_resume(settings: Experiment, out: Path | str, **options: Any) -> Result:
-    """Start a run, go on with one that was stopped, or read how one ended.
-
-    The options are those of `run`. A folder with a run of another experiment is refused.
-    """
-    if not Run(Path(out)).config_file.exists():
-        return run(settings, out, **options)
-    folder = Run.open(out)
-    refuse_other(folder, settings)
-    keep = ("device", "store", "quiet", "trusted")
-    return ended(folder) or resume(out, **{k: v for k, v in options.items() if k in keep})
+    trainer = _trainer(settings, folder, source, place, here, store, None)
+    return trainer.run(Progress(quiet=quiet or not here.first))
 
 
 def ended(folder: Run) -> Result | None:
@@ -389,18 +466,20 @@ def run_seeds(
     if len(set(seeds)) != len(seeds):
         raise Unsupported(f"the same seed twice tells nothing of the spread: {seeds}")
     rows = []
-    for seed in seeds:
-        folder = Path(out) / f"seed-{seed}"
-        changed = replace(settings, training=replace(settings.training, seed=seed))
-        result = run_or_resume(changed, folder, **options)
-        rows.append({"seed": seed, "best_validation": result.best_validation})
-    errors = [row["best_validation"] for row in rows]
-    summary = {
-        "runs": rows,
-        "mean": statistics.fmean(errors),
-        "spread": statistics.stdev(errors) if len(errors) > 1 else 0.0,
-    }
-    files.write_json(Path(out) / "seeds.json", summary)
+    with locked(Path(out), "training several seeds") if first_process() else nullcontext():
+        for seed in seeds:
+            folder = Path(out) / f"seed-{seed}"
+            changed = replace(settings, training=replace(settings.training, seed=seed))
+            result = run_or_resume(changed, folder, **options)
+            rows.append({"seed": seed, "best_validation": result.best_validation})
+        errors = [row["best_validation"] for row in rows]
+        summary = {
+            "runs": rows,
+            "mean": statistics.fmean(errors),
+            "spread": statistics.stdev(errors) if len(errors) > 1 else 0.0,
+        }
+        if first_process():
+            files.write_json(Path(out) / "seeds.json", summary)
     return summary
 
 
@@ -557,6 +636,4 @@ def _splits(settings, store, place, here: World, report) -> tuple[Dataset, Datas
         keys = {"store": store, "device": place, "report": report}
         return load_data(settings, "train", **keys), load_data(settings, "validation", **keys)
 
-    data = load() if here.first else None
-    here.barrier()
-    return data or load()
+    return here.lead(load) or load()

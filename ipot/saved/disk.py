@@ -5,34 +5,67 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from ipot import files, lock
 
 
 @contextmanager
-def whole_folder(target: Path, keep: tuple[str, ...] = ()) -> Iterator[Path]:
+def whole_folder(
+    target: Path, keep: tuple[str, ...] = (), check: Callable[[], None] = lambda: None
+) -> Iterator[Path]:
     """An empty folder beside `target` that takes its place when the block ends well.
 
-    Of what was there, the entries that `keep` names go over to the new folder.
+    Of what was there, the entries that `keep` names go over to the new folder. Two processes that
+    write the same folder do so one after the other; `check` is called when it is this one's turn,
+    and may refuse what is there by then. One of the entries to keep in which somebody works, as
+    `ipot.lock` tells, is not moved: `Busy` says so.
 
-    A crash, a full disk or a kill leaves the old folder or the new one under the name, never half
-    of one, and never none where the system can exchange two names at once, as Linux can. What a
-    kill leaves behind besides is a hidden folder beside it, `.name.*.tmp`; entries to keep that had
-    not gone over yet are in there.
+    A crash, a full disk, a kill or a power cut leaves the old folder or the new one under the name,
+    never half of one, and never none where the system can exchange two names at once, as Linux
+    can. What a kill leaves behind besides is a hidden folder beside it, `.name.*.tmp`, which the
+    next one to write removes; entries to keep that had not gone over yet go over then.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"))
-    try:
-        yield folder
-        _open_up(folder)
-        _flush(folder)
-        _take_place(folder, target, keep)
-        _sync(target.parent)
-    finally:
-        if not any((folder / name).exists() for name in keep):  # those are never removed
-            shutil.rmtree(folder, ignore_errors=True)
+    with lock.locked(target.parent, "saving", name=f".{target.name}.lock", wait=True):
+        recover(target, keep)
+        check()
+        with ExitStack() as held:
+            for name in keep:
+                if (target / name).is_dir():
+                    held.enter_context(lock.locked(target / name, "saving"))
+            folder = files.temporary_name(target)
+            folder.mkdir(0o700)
+            try:
+                yield folder
+                _open_up(folder)
+                _flush(folder)
+                _take_place(folder, target, keep)
+                _sync(target)
+                _sync(target.parent)
+            finally:
+                if not any((folder / name).exists() for name in keep):  # those are never removed
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def recover(target: Path, keep: tuple[str, ...]) -> None:
+    """Put in order what killed processes have left of `target`, and remove what nobody needs.
+
+    Who calls it has the lock, or does not mind others who do the same.
+    """
+    if not target.parent.is_dir():
+        return
+    for left in files.left_behind(target):
+        with suppress(OSError):  # somebody else has done it, or may alone
+            if left.suffix == ".old" and not target.exists():
+                os.rename(left, target)
+                continue
+            for name in keep:
+                if (left / name).exists() and target.is_dir() and not (target / name).exists():
+                    os.rename(left / name, target / name)
+            if not any((left / name).exists() for name in keep):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _open_up(folder: Path) -> None:
@@ -51,11 +84,7 @@ def _flush(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    files.sync(path)
 
 
 def _take_place(folder: Path, target: Path, keep: tuple[str, ...]) -> None:

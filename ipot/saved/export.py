@@ -84,7 +84,9 @@ def export(
     with quiet():
         program = trace(Plain(model, spec, signature), signature)
     try:
-        with files.atomic(target) as temporary:
+        sidecar = target.with_name(f"{target.name}.json")
+        # Both are whole before either gets its name.
+        with files.atomic(sidecar) as beside, files.atomic(target) as temporary:
             with quiet():
                 write(program, signature, temporary)
                 answer = read(temporary)
@@ -96,9 +98,8 @@ def export(
                     "allow more by tolerance"
                 )
             size = os.path.getsize(temporary)
-        facts = _facts(spec, signature, target, format, origin, scalings)
-        sidecar = target.with_name(f"{target.name}.json")
-        files.write_json(sidecar, facts | {"model": model.name, "difference": gap})
+            facts = _facts(spec, signature, target, format, origin, scalings)
+            files.write_json(beside, facts | {"model": model.name, "difference": gap})
     except OSError as error:
         raise RunError(f"cannot write {target}: {error.strerror or error}") from error
     return {

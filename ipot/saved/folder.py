@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,8 @@ def write_folder(
     check_layout(content["layout"], saved.spec)
     text = card(content, scales_of(model), bounded=saved.bounds is not None)
     try:
-        with whole_folder(target, keep=KEPT) as folder:
+        again = partial(refuse_target, target, overwrite=overwrite)  # others may have been quicker
+        with whole_folder(target, keep=KEPT, check=again) as folder:
             weights.write_tensors(folder / WEIGHTS, tensors)
             if saved.bounds is not None:
                 weights.write_tensors(folder / BOUNDS, saved.bounds)

@@ -27,8 +27,9 @@ def save(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         with files.atomic(path) as temporary:
             save_file(ready, temporary, metadata={"state": json.dumps(state)})
     except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise RunError(
-            f"cannot write {path}: {error}. The file before it is kept; make room and go on "
+            f"cannot write {path}: {reason}. The file before it is kept; make room and go on "
             f"with `ipot train --resume {path.parent}`."
         ) from error
 

@@ -1,17 +1,37 @@
-"""Several processes under `torchrun`, or one: the loop does not see a difference."""
+"""Several processes under `torchrun`, or one: the loop does not see a difference.
+
+A process that waits for others waits no longer than its patience: for one that has ended it gets
+an error at once, for one that does not answer when the time is up. Only the first process may take
+as long as it likes, while it generates data: it lets the others know that it is alive.
+"""
 
 from __future__ import annotations
 
 import gc
+import itertools
+import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
+from ipot import process
+from ipot.errors import RunError
+
+Found = TypeVar("Found")
+
+PATIENCE = 600.0
+"""Seconds that a process waits for another one that does not answer, unless said."""
+OF_PEERS = ("gloo", "nccl", "connection closed", "connection reset", "timed out", "socket", "peer")
+"""Words of errors that libraries raise where another process is gone; they have no type of their
+own."""
 NEVER = 2**62
 """A step that no run reaches."""
 
@@ -22,6 +42,7 @@ class World:
 
     rank: int = 0
     size: int = 1
+    patience: float = PATIENCE
 
     @property
     def first(self) -> bool:
@@ -44,7 +65,8 @@ class World:
         return -1 if first == NEVER else int(first)
 
     def _reduce(self, value: float, how: dist.ReduceOp) -> float:
-        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        # On the CPU where there is a way: errors are raised there, and do not end the process.
+        device = "cpu" if "cpu:" in dist.get_backend_config() else "cuda"
         kind = torch.long if isinstance(value, int) else torch.float64
         tensor = torch.tensor(value, device=device, dtype=kind)
         dist.all_reduce(tensor, op=how)
@@ -53,7 +75,89 @@ class World:
     def barrier(self) -> None:
         """Wait for the others."""
         if self.size > 1:
-            dist.barrier()
+            self._reduce(0, dist.ReduceOp.MAX)
+
+    def lead(self, work: Callable[[], Found]) -> Found | None:
+        """Let the first process do something while the others wait.
+
+        It may take as long as it likes. The others wait while it is alive, and raise what it
+        raised. They get what it has found where that is a word, a number or a flag, and None
+        elsewhere.
+        """
+        if self.size == 1:
+            return work()
+        store = dist.distributed_c10d._get_default_store()
+        key = f"ipot/lead/{next(_turns)}"
+        if not self.first:
+            return self._follow(store, key)
+        try:
+            with _pulse(store, key, self.patience):
+                found = work()
+        except BaseException as error:
+            words = str(error) or type(error).__name__
+            store.set(f"{key}/done", json.dumps({"error": words}))
+            raise
+        told = found if isinstance(found, str | int | float) else None
+        store.set(f"{key}/done", json.dumps({"found": told}))
+        return found
+
+    def _follow(self, store: Any, key: str) -> Any:
+        """Wait for the first process for as long as it gives signs of life."""
+        last, seen, pause = b"", time.monotonic(), 0.005
+        while not store.check([f"{key}/done"]):
+            if store.check([f"{key}/pulse"]) and (now := store.get(f"{key}/pulse")) != last:
+                last, seen = now, time.monotonic()
+            if time.monotonic() - seen > self.patience:
+                raise _lost(self.patience, "the first process gives no sign of life")
+            time.sleep(pause)
+            pause = min(2 * pause, 0.5, self.patience / 10)
+        told = json.loads(store.get(f"{key}/done"))
+        if "error" in told:
+            raise RunError(f"the first process of this run has ended: {told['error']}")
+        return told["found"]
+
+
+_turns = itertools.count()
+"""All processes count alike, so that each turn has keys of its own."""
+
+
+@contextmanager
+def _pulse(store: Any, key: str, patience: float) -> Iterator[None]:
+    """Signs of life, from a thread, several times within the patience of those who wait."""
+    over = threading.Event()
+
+    def beat() -> None:
+        with suppress(RuntimeError):  # the others are gone, and this process will find out
+            for count in itertools.count():
+                store.set(f"{key}/pulse", str(count))
+                if over.wait(min(5.0, patience / 5)):
+                    return
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _lost(patience: float, why: str) -> RunError:
+    return RunError(
+        f"another process of this run has ended, or has not answered for {patience:g} s: {why}. "
+        "Look at what it said. The last checkpoint is kept: start all processes again with "
+        "--resume, or with --resume-or-start."
+    )
+
+
+def restarted() -> bool:
+    """Whether `torchrun` has started this process once more, after a failure."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+
+
+def launch() -> str | None:
+    """Which `torchrun` has started this process, the same after each restart; None where none."""
+    return process.token(os.getppid()) if "TORCHELASTIC_RESTART_COUNT" in os.environ else None
 
 
 def first_process() -> bool:
@@ -62,24 +166,38 @@ def first_process() -> bool:
 
 
 @contextmanager
-def world(device: torch.device) -> Iterator[World]:
+def world(device: torch.device, patience: float = PATIENCE) -> Iterator[World]:
     """Join the processes that `torchrun` started; alone where it did not."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield World()
         return
     started = not dist.is_initialized()
-    if started:
-        if device.type == "cuda":
-            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        # The others wait while the first process generates data.
-        patience = timedelta(hours=12)
-        backend = "nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, timeout=patience)
+    lost = False
     try:
-        yield World(dist.get_rank(), dist.get_world_size())
+        if started:
+            backend = "gloo"
+            if device.type == "cuda":
+                torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+                backend = "cpu:gloo,cuda:nccl"
+            dist.init_process_group(backend, timeout=timedelta(seconds=patience))
+        yield World(dist.get_rank(), dist.get_world_size(), patience)
+    except RuntimeError as error:
+        lost = isinstance(error, dist.DistError) or any(w in str(error).lower() for w in OF_PEERS)
+        if not lost:
+            raise
+        raise _lost(patience, (str(error).strip().splitlines() or [""])[0][:200]) from error
     finally:
         # What still refers to the group must go first, or its threads abort the process at exit.
         gc.collect()
-        if started:
-            dist.destroy_process_group()
+        if started and dist.is_initialized():
+            _leave(device, lost)
+
+
+def _leave(device: torch.device, lost: bool) -> None:
+    """Leave the group; without waiting for kernels that wait for a process that is gone."""
+    if lost and device.type == "cuda":
+        with suppress(Exception):
+            dist.distributed_c10d._abort_process_group()
+        return
+    dist.destroy_process_group()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ class Journal:
     """Appends a line for each epoch to `metrics.jsonl`, and to TensorBoard where installed."""
 
     def __init__(self, path: Path, *, resume_step: int = 0) -> None:
-        self.path = path
+        self.path, self._unsynced = path, False
         # A link that leads nowhere yet would have the rows written to wherever it points.
         if path.exists() or path.is_symlink():
             # Steps after the checkpoint will be run again: forget what they said the first time.
@@ -28,16 +30,34 @@ class Journal:
         self._board = _tensorboard(path.parent)
 
     def write(self, row: dict[str, Any]) -> None:
-        """Add a row; it is on disk when this returns."""
-        try:
+        """Add a row; it outlives the process, and a power cut once `sync` has returned."""
+        with self._told():
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
-        except OSError as error:
-            raise RunError(f"cannot write {self.path}: {error.strerror or error}") from error
+            self._unsynced = True
         if self._board is not None:
             for name, value in row.items():
                 if isinstance(value, int | float) and name not in ("epoch", "step"):
                     self._board.add_scalar(name, value, row["step"])
+
+    def sync(self) -> None:
+        """Have the disk hold all rows. A checkpoint must not get there before those that it is
+        behind: a run that goes on from it would lack them."""
+        if self._unsynced:
+            with self._told():
+                files.sync(self.path)
+                files.sync(self.path.parent)
+            self._unsynced = False
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunError(
+                f"cannot write {self.path}: {error.strerror or error}. The last checkpoint is "
+                f"kept: make room, and go on with `ipot train --resume {self.path.parent}`."
+            ) from error
 
     def close(self) -> None:
         """Flush what TensorBoard holds."""

@@ -127,6 +127,7 @@ class Trainer:
         self._validation_error = float("nan")
         self._validated, self._validated_at = -1, self.state.seconds
         self._setup = 0.0
+        self._journal: Journal | None = None
 
     @property
     def _epoch(self) -> int:
@@ -154,7 +155,7 @@ class Trainer:
         state, per_epoch = self.state, self.draws.steps_per_epoch
         first, journal = state.step, None
         if self.world.first:
-            journal = Journal(self.folder.metrics, resume_step=state.step)
+            journal = self._journal = Journal(self.folder.metrics, resume_step=state.step)
         reset_peak_memory(self.device)
         began = time.monotonic() - state.seconds
         saved, watch = time.monotonic(), Speed()
@@ -327,6 +328,10 @@ class Trainer:
         self.step.loss_sum.fill_(total)
         if fault >= 0 or not self.world.first:
             return
+        # All that the checkpoint is behind is on disk before it: a power cut between two of these
+        # leaves the checkpoint before, from which the same follows again.
+        if self._journal is not None:
+            self._journal.sync()
         self.best.flush()
         self.state.loss_sum = total
         self.state.average_count = self.average.count if self.average else 0

@@ -12,22 +12,10 @@ import pytest
 import torch
 
 from ipot.bench.rows import lacks
-from ipot.native import build
+from ipot.native import build, kept
 from ipot.nn.paths import attend, path_of
 
 SCORES = torch.randn(1, 300, 16), torch.randn(2, 400, 32)
-
-
-@pytest.fixture
-def anew(monkeypatch, tmp_path):
-    """As on a machine where nothing was compiled yet, and as before behind it."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv(build.OFF, raising=False)
-    quick = tuple("-O0" if flag == "-O3" else flag for flag in build.FLAGS)
-    monkeypatch.setattr(build, "FLAGS", quick)
-    build._tried.cache_clear()
-    yield tmp_path / "ipot" / "native"
-    build._tried.cache_clear()
 
 
 def command(path, text):
@@ -103,21 +91,38 @@ def test_a_compiler_with_words_behind_it(anew, monkeypatch):
 
 
 @pytest.mark.usefixtures("compiler")
-def test_a_library_without_the_kernels_is_made_again(anew, tmp_path, caplog):
+def test_a_library_of_somebody_else_is_not_loaded_but_made_again(anew, tmp_path):
     anew.mkdir(parents=True)
-    target, source = build._target(), tmp_path / "other.cpp"
-    source.write_text('extern "C" int other() { return 1; }')
+    target, source, ran = build._target(), tmp_path / "other.cpp", tmp_path / "ran"
+    source.write_text(
+        "#include <cstdio>\n"
+        f'struct A {{ A() {{ std::fopen("{ran}", "w"); }} }} a;\n'
+        'extern "C" int ipot_attend() { return 1; }'
+    )
     flags = ["-shared", "-fPIC", "-o", str(target)]
     subprocess.run([*build._compiler(), *flags, str(source)], check=True)
-    # This process has the other one under that name for good; the next will find a whole one.
-    without(None, caplog, "lacks ipot_attend")
-    assert target.stat().st_size > 100_000
+    assert build.library() is not None
+    assert not ran.exists()
+    assert kept.is_whole(target)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_library_without_the_kernels_is_said(anew, tmp_path, caplog, monkeypatch):
+    """As after a change of the sources that forgot one: there is no use in making it again."""
+    monkeypatch.setattr(build, "KERNELS", (*build.KERNELS, "ipot_forgotten"))
+    without(None, caplog, "lacks ipot_forgotten")
 
 
 @pytest.mark.usefixtures("compiler")
 def test_it_is_compiled_once(anew, monkeypatch):
-    ran, run = [], subprocess.run
-    monkeypatch.setattr(subprocess, "run", lambda *a, **k: ran.append(a[0]) or run(*a, **k))
+    ran = []
+
+    class Noted(subprocess.Popen):
+        def __init__(self, given, **options):
+            ran.append(given)
+            super().__init__(given, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
     assert build.library() is not None
     (made,) = anew.iterdir()
     # Under another name until it is whole, so that nobody loads half of it.

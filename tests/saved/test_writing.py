@@ -2,11 +2,13 @@
 
 import os
 import resource
+import threading
 
 import pytest
 import torch
 
 from ipot.errors import RunError
+from ipot.lock import locked
 from ipot.saved import disk, folder
 from ipot.saved.folder import read_folder, write_folder
 from saved.folders import SPEC, saved
@@ -184,3 +186,74 @@ def test_what_is_to_stay_is_not_lost_where_it_cannot_go_over(tmp_path, monkeypat
     with pytest.raises(OSError, match="stuck"), disk.whole_folder(place, keep=("training",)):
         pass
     assert len(list(tmp_path.rglob("training"))) == 1
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_a_kill_left_is_put_in_order_by_the_next(tmp_path, monkeypatch, at_once):
+    """The run that had not gone over yet is back in its place, and the hidden folder gone."""
+    place = tmp_path / "m"
+    (place / "training").mkdir(parents=True)
+    (place / "training" / "last").write_text("weights")
+    rename = os.rename
+
+    def write():
+        if not at_once:
+            monkeypatch.setattr(disk, "_exchange", lambda *paths: False)
+        moved = []
+
+        def dies(source, target):
+            moved.append(source)
+            if len(moved) == (1 if at_once else 2):
+                kill()
+            rename(source, target)
+
+        monkeypatch.setattr(disk.os, "rename", dies)
+        with disk.whole_folder(place, keep=("training",)) as new:
+            (new / "version").write_text("new")
+
+    assert killed(write) == 9
+    assert not (place / "training").exists()
+    disk.recover(place, ("training",))
+    assert (place / "training" / "last").read_text() == "weights"
+    with disk.whole_folder(place, keep=("training",)) as new:
+        (new / "version").write_text("newer")
+    assert (place / "training" / "last").read_text() == "weights"
+    assert os.listdir(tmp_path) == ["m"]
+
+
+def test_a_folder_that_another_process_wrote_meanwhile_is_not_replaced(tmp_path):
+    """Both saw that nothing was there; the second to have its turn is refused."""
+    place = tmp_path / "m"
+
+    with pytest.MonkeyPatch.context() as patch:
+
+        def first():
+            patch.undo()
+            write_folder(place, model(SPEC), saved())
+
+        def text(*given, **named):
+            assert killed(first) == 0
+            return "text"
+
+        patch.setattr(folder, "card", text)
+        with pytest.raises(RunError, match="holds a saved model"):
+            write_folder(place, model(SPEC, seed=1), saved())
+    assert torch.equal(read_folder(place)[0].output_mean, model(SPEC).output_mean)
+
+
+def test_a_folder_in_which_somebody_trains_is_not_replaced(tmp_path):
+    place, said = tmp_path / "m", []
+
+    def other():
+        try:
+            write_folder(place, model(SPEC), saved(), overwrite=True)
+        except RunError as error:
+            said.append(str(error))
+
+    with locked(place / "training", "training"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert "(training since" in said[0]
+        write_folder(place, model(SPEC), saved(), overwrite=True)  # who trains may save, too
+    assert sorted(os.listdir(tmp_path)) == ["m"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ipot.errors import RunError
-from ipot.training import journal
+from ipot.training import checkpoint, journal
 from ipot.training.journal import Journal, Progress, duration
 from training.toys import fit
 
@@ -120,3 +120,34 @@ def test_progress_is_quiet_or_rare(capsys, monkeypatch):
 )
 def test_durations(seconds, words):
     assert duration(seconds) == words
+
+
+@pytest.mark.parametrize("damage", [b"\0" * 40, b"\xff\xfe\n", b"12\n", b'{"epoch": 9}\n'])
+def test_what_a_power_cut_makes_of_a_line_is_left_out(tmp_path, damage):
+    path = written(tmp_path / "metrics.jsonl")
+    path.write_bytes(path.read_bytes() + damage)
+    assert journal.read(path) == ROWS
+    Journal(path, resume_step=12)
+    assert journal.read(path) == ROWS
+
+
+def test_rows_reach_the_disk_before_the_checkpoint_that_is_behind_them(tmp_path, monkeypatch):
+    """Or a power cut would leave a checkpoint whose epochs nobody has written down."""
+    order, sync, save = [], journal.files.sync, checkpoint.save
+
+    def note_sync(path):
+        order.append(path.name)
+        sync(path)
+
+    def note_save(path, tensors, state):
+        save(path, tensors, state)
+        if path.name == "last.safetensors":
+            rows = journal.read(tmp_path / "metrics.jsonl")
+            order.append(("checkpoint", state["step"], rows[-1]["step"]))
+
+    monkeypatch.setattr(journal.files, "sync", note_sync)
+    monkeypatch.setattr(checkpoint, "save", note_save)
+    fit(tmp_path, epochs=2, save_seconds=1e9)
+    assert ("checkpoint", 6, 6) in order
+    begun = [str(name).startswith(".last.safetensors") for name in order].index(True)
+    assert order.index("metrics.jsonl") < begun

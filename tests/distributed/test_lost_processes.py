@@ -1,0 +1,26 @@
+"""A process that is left alone ends before long and says why."""
+
+import pytest
+
+from distributed import lost
+from distributed.lost import two
+from ipot.training import checkpoint
+
+
+def test_the_first_may_take_its_time_and_is_heard_when_it_refuses(tmp_path):
+    said = two(lost.slow_first, tmp_path)
+    assert said[0] == ["made", [1], "refused"]
+    assert said[1] == ["made", None, "the first process of this run has ended: no such data"]
+
+
+@pytest.mark.parametrize("scenario", [lost.killed_in_training, lost.stopped_in_training])
+def test_who_is_left_in_training_ends_with_an_error(tmp_path, scenario):
+    (words,) = two(scenario, tmp_path, survivors=(0,))[0]
+    assert words.startswith("another process of this run has ended, or has not answered")
+    assert "--resume" in words
+    assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"] == 3
+
+
+def test_a_first_process_without_a_sign_of_life_is_not_waited_for(tmp_path):
+    (words,) = two(lost.first_stopped, tmp_path, survivors=(1,))[1]
+    assert "has not answered for 0.5 s: the first process gives no sign of life" in words
