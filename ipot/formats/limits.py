@@ -9,7 +9,9 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import stat
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -17,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ipot.data.guard.paths import file_or_folder, in_words, shown
 from ipot.errors import DataError
 
 SQUEEZED = 1100
@@ -27,24 +30,30 @@ SMALL = 2**26
 BROKEN = (
     *(OSError, EOFError, ValueError, TypeError, KeyError, IndexError, OverflowError),
     *(NotImplementedError, RuntimeError, MemoryError, SyntaxError, struct.error, zlib.error),
-    zipfile.BadZipFile,
+    *(zipfile.BadZipFile, tokenize.TokenError),
 )
 """What libraries raise on damaged files: none of them has one error of its own."""
 
 
 def require_file(path: Path) -> Path:
     """The path, where a file or a folder with something in it is there."""
+    found = file_or_folder(path)
+    if found is None:
+        raise nothing_at(path)
+    if stat.S_ISDIR(found.st_mode):
+        return path
+    if found.st_size == 0:
+        raise DataError(f"{path} is empty: it was not written to its end; write it again")
     try:
-        if path.is_dir():
-            return path
-        if not path.exists():
-            raise nothing_at(path)
-        if path.stat().st_size == 0:
-            raise DataError(f"{path} is empty: it was not written to its end; write it again")
         with path.open("rb"):
             return path
-    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
-        raise DataError(f"{path} cannot be opened: {_reason(error)}") from error
+    except OSError as error:
+        raise DataError(f"{shown(path)} cannot be opened: {_reason(error)}") from error
+
+
+def is_there(path: Path) -> bool:
+    """Whether a file or a folder is at a path; a path that nothing can be at is refused."""
+    return file_or_folder(path) is not None
 
 
 def is_pattern(path: Path | str) -> bool:
@@ -59,7 +68,7 @@ def nothing_at(path: Path) -> DataError:
         if folder.is_dir():
             break
     else:
-        return DataError(f"{path} is not there. {known} expected.")
+        return DataError(f"{shown(path)} is not there. {known} expected.")
     lost = path.relative_to(folder).parts[0]
     try:
         there = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
@@ -75,7 +84,7 @@ def nothing_at(path: Path) -> DataError:
         found = f"In {where} are {', '.join(there[:5])}{more}."
     else:
         found = f"There is nothing in {where}."
-    return DataError(f"{path} is not there. {found} {known} expected.")
+    return DataError(f"{shown(path)} is not there. {found} {known} expected.")
 
 
 def damaged(path: Path, kind: str, error: Exception) -> DataError:
@@ -128,16 +137,6 @@ def check_numbers(what: str, dtype: np.dtype) -> None:
     else:
         hint = "store numbers"
     raise DataError(f"{what} must hold real numbers, got {dtype}: {hint}")
-
-
-def in_words(size: int) -> str:
-    """Bytes for a reader."""
-    for unit, scale in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= scale:
-            return (
-                f"{size / scale:.3g} {unit}" if size < 1000 * scale else f"{size // scale} {unit}"
-            )
-    return f"{size} bytes"
 
 
 def free_memory() -> int | None:
