@@ -156,7 +156,8 @@ def _refuse_ratio(what: str, claimed: int, held: int) -> None:
     if claimed > max(SMALL, SQUEEZED * held):
         raise DataError(
             f"{what} claims {in_words(claimed)} and the file holds {in_words(held)} of it, less "
-            "than any compression explains. It is damaged, or made to exhaust memory: write it again."
+            "than any compression explains. It is damaged, or made to exhaust memory: write it "
+            "again."
         )
 
 
