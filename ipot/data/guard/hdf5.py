@@ -43,7 +43,7 @@ def look(path: str) -> None:
 
     For a child process (see `trial`): on damaged files the library may crash or not come back.
     """
-    refuse_outside(Path(path))
+    check(Path(path))
     budget = READ
     with contextlib.suppress(Exception), h5py.File(path, "r") as file:
         for item in _objects(Path(path), file):
@@ -53,7 +53,7 @@ def look(path: str) -> None:
                 budget -= _read_through(item, budget)
 
 
-def refuse_outside(path: Path) -> None:
+def check(path: Path) -> None:
     """Walk the file once and refuse links out of it, foreign storage, filters and sizes."""
     regular_file(path)
     try:

@@ -55,7 +55,9 @@ def tried(function: str, path: Path, *arguments: Any, size: int | None = None) -
     path = Path(os.path.abspath(path))
     at = path.stat()
     size = at.st_size if size is None else size
-    _tried(function, str(path), arguments, size, (at.st_dev, at.st_ino, at.st_mtime_ns))
+    facts = (at.st_dev, at.st_ino, at.st_mtime_ns)
+    if said := _tried(function, str(path), arguments, size, facts):
+        raise DataError(said)
 
 
 def in_trial() -> bool:
@@ -66,12 +68,17 @@ def in_trial() -> bool:
 @lru_cache(maxsize=4096)
 def _tried(
     function: str, path: str, arguments: tuple[Any, ...], size: int, facts: tuple[int, ...]
-) -> None:
+) -> str:
+    """Why the file is refused; nothing where it is not."""
     module, _, name = function.partition(":")
     if not hasattr(os, "fork") or not sys.executable:
-        if name.startswith("look"):
-            getattr(importlib.import_module(module), name)(path, *arguments)
-        return
+        try:
+            importlib.import_module(module).check(Path(path))
+        except AttributeError:
+            pass  # nothing but a first reading, which is left out
+        except DataError as error:
+            return str(error)
+        return ""
     question = {
         "module": module,
         "name": name,
@@ -80,23 +87,18 @@ def _tried(
         "seconds": min(LONGEST, SECONDS + size / 1e6),
     }
     answer = _ask(question)
-    if answer["status"] == "refused":
-        raise DataError(answer["said"])
-    if answer["status"] == "signal":
-        raise DataError(
-            f"{shown(path)} makes the library that reads it fail ({_signal(answer['number'])}): it "
-            "is damaged or made to do so. Write or fetch it again."
-        )
-    if answer["status"] == "time":
-        raise DataError(
-            f"{shown(path)} was not read within {question['seconds']:.0f} s of processor time, for "
-            f"{size} bytes: it is damaged or made to take forever. Write or fetch it again."
-        )
-    if answer["status"] == "memory":
-        raise DataError(
-            f"{shown(path)} takes more memory than its {size} bytes explain: it is damaged or made "
-            "to exhaust memory. Write or fetch it again."
-        )
+    why = {
+        "fine": "",
+        "refused": answer.get("said", ""),
+        "signal": f"{shown(path)} makes the library that reads it fail "
+        f"({_signal(answer.get('number', 0))}): it is damaged or made to do so. Write or fetch it "
+        "again.",
+        "time": f"{shown(path)} was not read within {question['seconds']:.0f} s of processor time, "
+        f"for {size} bytes: it is damaged or made to take forever. Write or fetch it again.",
+        "memory": f"{shown(path)} takes more memory than its {size} bytes explain: it is "
+        "damaged or made to exhaust memory. Write or fetch it again.",
+    }
+    return why[answer["status"]]
 
 
 def _ask(question: dict[str, Any]) -> dict[str, Any]:
