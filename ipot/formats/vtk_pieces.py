@@ -11,7 +11,7 @@ import os
 import re
 from pathlib import Path
 
-from ipot.data.guard import netcdf, trial
+from ipot.data.guard import trial
 from ipot.data.guard.paths import (
     file_or_folder,
     follows_outside,
@@ -25,7 +25,7 @@ from ipot.formats.vtk_xml import parse
 
 DEEP = 8
 """Files that name files that name files."""
-MOST = 100_000
+MOST = 1_000_000
 """Pieces of one mesh."""
 LISTED = 2**24
 """Bytes of a file that lists others."""
@@ -35,7 +35,7 @@ NAMES = ("Source", "file")
 HDF5 = b"\x89HDF\r\n\x1a\n"
 _NODE, _KIND = b"NoDe", 4 + 32 + 32 + 8 + 8 + 12
 """A node of an ADF file, and how far behind its beginning its type stands; that of a link is LK."""
-_INCLUDE = re.compile(rb'#\s*(?:include\w*|calc\w*|code\w*)\s*("[^"\n]*"|<[^>\n]*>|\S*)')
+_INCLUDE = re.compile(rb'#\s*s?include(?:IfPresent|Etc)?\s*"([^"\n]*)"')
 
 
 def refuse_outside(path: Path, suffix: str) -> int:
@@ -91,9 +91,11 @@ def _ensight(path: Path) -> int:
         key, colon, value = line.partition(":")
         words = value.split()
         kinds = ("model", "measured", "match", "boundary", "rigid_body", "filename", "constant")
-        if not colon or not words or not (" per " in key or key.strip().lower() in kinds):
+        key = key.strip().lower()
+        named = " per " in key or key in kinds or key.endswith(" file")
+        if not colon or not words or not named:
             continue
-        # The name is the last word, or the one before an option at the end.
+        # Which of the words is the name depends on the key; a description is a name of no file.
         for word in (w.strip('"') for w in words):
             if word.replace(".", "").replace("-", "").isdigit():
                 continue
@@ -131,8 +133,9 @@ def _refuse_includes(path: Path, entry: Path) -> None:
         return
     with entry.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for found in _INCLUDE.finditer(data):
-            name = found[1].strip(b'"<>').decode("utf-8", "replace")
-            if b"include" not in found[0] or "$" in name or name.startswith(("/", "~")):
+            name = found[1].decode("utf-8", "replace")
+            name = name.replace("$FOAM_CASE", os.path.abspath(path.parent))
+            if "$" in name or name.startswith(("~", "<")):
                 raise DataError(
                     f"{shown(path)}: {shown(entry)} has {shown(found[0].decode(errors='replace'))}"
                     ", which can read any file: it is not opened. Write out what it includes."
@@ -146,7 +149,6 @@ def _container(path: Path) -> None:
         start = file.read(8)
     if start.startswith((HDF5, b"CDF")):
         trial.tried("ipot.data.guard.netcdf:look", path)
-        netcdf.check(path)
         return
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         place = data.find(_NODE)
