@@ -5,7 +5,7 @@ make them crash, loop, or take all memory, and Python cannot stop them. A child 
 reading first meets that fate in our place, and the file is refused by name.
 
 One server for each process is started at the first such file; it imports what is needed once and
-forks for every file, which takes some milliseconds. Where there is no `fork`, checks are made in
+forks for every file, which takes tens of milliseconds. Where there is no `fork`, checks are made in
 this process and the first reading is left out.
 
 Between the trial and the use of a file it could be exchanged: whoever can write to the folder at
