@@ -64,8 +64,8 @@ def check(path: Path) -> None:
                 _refuse_types(path, item)
     except (OSError, ValueError, TypeError, KeyError, RuntimeError, OverflowError) as error:
         raise DataError(
-            f"{shown(path)}: it cannot be read as HDF5, {shown(path.name)} is cut short or damaged: "
-            "truncated in transfer, or never closed "
+            f"{shown(path)}: it cannot be read as HDF5, {shown(path.name)} is cut short: "
+            "damaged, truncated in transfer, or never closed "
             f"({' '.join(str(error).split())[:200]}). Download it again, or write it again."
         ) from error
 
