@@ -17,6 +17,7 @@ import numpy as np
 
 from ipot import files
 from ipot.data import readers
+from ipot.data.guard import trial
 from ipot.errors import DataError
 
 AXES = ("t", "phi", "theta")
@@ -35,6 +36,7 @@ class Snapshots:
 def read(path: Path, names: Sequence[str], frames: int) -> Snapshots:
     """The first frames of the named tasks, which must be there and be finite."""
     path = readers.require(path)
+    trial.tried("ipot.data.guard.hdf5:look", path)
     try:
         with h5py.File(path, "r") as file:
             tasks = {name: _task(path, file, name, frames) for name in names}

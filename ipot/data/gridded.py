@@ -8,29 +8,43 @@ xarray and what it reads with are the extra `weather`: they are imported when a 
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import importlib
 import importlib.util
+import itertools
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ipot.data.guard import grib, trial
+from ipot.data.guard import zarr as stores
+from ipot.data.guard.hdf5 import READ
+from ipot.data.guard.paths import file_or_folder, refuse_leaving, regular_file, shown
 from ipot.errors import DataError
 from ipot.safe_read import regular_file
 
 _READERS = {"GRIB": "cfgrib", "netCDF": "netCDF4", "Zarr": "zarr"}
 _ZARR = ("zarr.json", ".zgroup", ".zmetadata")
+PRELOAD = ("xarray", "netCDF4", "cfgrib", "zarr")
 _SUFFIXES = (".grib", ".grib2", ".grb", ".grb2", ".nc", ".nc4", ".netcdf", ".zarr")
 
 
 def find(where: Path) -> list[Path]:
     """The files that a path, a folder or a pattern like `data/*.grib` stands for."""
-    if where.is_file() or _is_zarr(where):
+    there = file_or_folder(where) is not None
+    if (there and where.is_file()) or _is_zarr(where):
         return [where]
-    if where.is_dir():
+    if there:
+        folder = where
         found = [p for p in where.iterdir() if p.suffix.lower() in _SUFFIXES or _is_zarr(p)]
     else:
+        fixed = itertools.takewhile(lambda part: not glob.has_magic(part), where.parts)
+        folder = Path(*fixed)
         found = [Path(p) for p in glob.glob(str(where), recursive=True)]
+    for path in found:
+        refuse_leaving(folder, path)
     if not found:
         kind = "no GRIB, netCDF or Zarr file in this folder" if where.is_dir() else "no such file"
         raise DataError(
@@ -46,6 +60,7 @@ def kind_of(path: Path) -> str:
         return "Zarr"
     if path.is_dir():
         raise DataError(f"{path}: a folder without {' or '.join(_ZARR)} is no Zarr store")
+    regular_file(path)
     try:
         regular_file(path, error=DataError)  # opening a pipe would wait for ever
         with path.open("rb") as file:
@@ -69,20 +84,13 @@ def open_file(path: Path, parameter: int | None = None) -> Any:
             f"{path}: {kind} files are read with {' and '.join(missing)}, which is not installed: "
             "pip install 'ipot[weather]'"
         )
-    options: dict[str, Any] = {"engine": _READERS[kind].lower()}
-    if kind == "GRIB":
-        _refuse_damaged(path)
-        only = {} if parameter is None else {"paramId": parameter}
-        # No index file beside the data: their folder need not be ours to write to.
-        options["backend_kwargs"] = {"indexpath": "", "errors": "raise", "filter_by_keys": only}
-    if kind == "Zarr":
-        _refuse_missing_chunks(path)
-        options["backend_kwargs"] = {"consolidated": False}
+    _check(path, kind, parameter)
     try:
-        return importlib.import_module("xarray").open_dataset(path, **options)
+        return _opened(path, kind, parameter)
     except Exception as error:  # every reader has errors of its own
         raise DataError(
-            f"{path}: cannot be opened as {kind}, it may be truncated or damaged ({error}). "
+            f"{path}: cannot be opened as {kind}, it may be truncated or damaged "
+            f"({shown(error)}). "
             "Download it again."
         ) from error
 
@@ -107,39 +115,47 @@ def _is_zarr(path: Path) -> bool:
     return path.is_dir() and any((path / name).exists() for name in _ZARR)
 
 
-def _refuse_damaged(path: Path) -> None:
-    """Go from message to message of a GRIB file: a reader passes over what it does not know."""
-    place, size = 0, path.stat().st_size
-    with path.open("rb") as file:
-        while place < size:
-            file.seek(place)
-            head = file.read(16)
-            if padding := len(head) - len(head.lstrip(b"\0")):
-                place += padding
-                continue
-            second = head[7:8] == b"\2"
-            length = int.from_bytes(head[8:16] if second else head[4:7], "big")
-            if not second and length >= 2**23:
-                return  # so long a message of the first edition has its length elsewhere
-            file.seek(place + max(length, 20) - 4)
-            if not head.startswith(b"GRIB") or file.read(4) != b"7777":
-                raise DataError(
-                    f"{path}: the GRIB message at byte {place} of {size} has no beginning (GRIB) "
-                    "or no end (7777): the file is truncated or damaged. Download it again."
-                )
-            place += length
+def _check(path: Path, kind: str, parameter: int | None) -> None:
+    """What must be true of a file before its library opens it, and a first reading."""
+    if kind == "netCDF":
+        trial.tried("ipot.data.guard.netcdf:look", path)
+        return
+    size = None
+    if kind == "GRIB":
+        grib.check(path)
+    else:
+        size = stores.check(path)
+    trial.tried("ipot.data.gridded:look", path, kind, parameter, size=size)
 
 
-def _refuse_missing_chunks(path: Path) -> None:
-    """Zarr reads a chunk that is not there as a constant; here it is a gap."""
-    zarr = importlib.import_module("zarr")
+def _opened(path: Path, kind: str, parameter: int | None) -> Any:
+    xarray = importlib.import_module("xarray")
+    # A path from the root is never taken for an address (http://, file://...#mode=zarr).
+    place: Any = os.path.abspath(path)
+    options: dict[str, Any] = {"engine": _READERS[kind].lower()}
+    if kind == "GRIB":
+        only = {} if parameter is None else {"paramId": parameter}
+        # No index file beside the data: their folder need not be ours to write to.
+        options["backend_kwargs"] = {"indexpath": "", "errors": "raise", "filter_by_keys": only}
+    if kind == "Zarr":
+        place = importlib.import_module("zarr.storage").LocalStore(place, read_only=True)
+        options["backend_kwargs"] = {"consolidated": False}
+    return xarray.open_dataset(place, **options)
+
+
+def look(path: str, kind: str, parameter: int | None) -> None:
+    """Open a file as `open_file` does and read it through, up to a bound; for a child process."""
     try:
-        arrays = dict(zarr.open_group(path, mode="r").arrays())
-    except Exception as error:  # zarr has a dozen kinds, and JSON its own
-        raise DataError(f"{path}: cannot be opened as Zarr ({error}). Copy it again.") from error
-    for name, array in arrays.items():
-        if array.ndim >= 3 and array.nchunks_initialized < array.nchunks:
-            raise DataError(
-                f"{path}: {array.nchunks - array.nchunks_initialized} of {array.nchunks} chunks "
-                f"of {name} are missing. Copy or download the store again."
-            )
+        parts = [_opened(Path(path), kind, parameter)]
+    except Exception:
+        if kind != "GRIB":
+            raise
+        cfgrib = importlib.import_module("cfgrib")
+        parts = cfgrib.open_datasets(path, backend_kwargs={"indexpath": ""})
+    budget = READ
+    for part in parts:
+        for array in part.variables.values():
+            budget -= array.nbytes
+            if budget > 0:
+                with contextlib.suppress(Exception):
+                    array.to_numpy()

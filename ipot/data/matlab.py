@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ipot.data.guard import trial
+
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 USERBLOCK = 512
 # Text, offset of the subsystem's data (none), version 2.0, and the mark of little-endian order.
@@ -27,6 +29,7 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
     if _is_hdf5(path):
         import h5py
 
+        trial.tried("ipot.data.guard.hdf5:look", path)
         with h5py.File(path, "r") as file:
             arrays = {k: v for k, v in file.items() if isinstance(v, h5py.Dataset)}
             return {name: array.shape[::-1] for name, array in arrays.items()}
@@ -70,6 +73,7 @@ def _check_length(path: Path) -> None:
 def _read_hdf5(path: Path, names: Sequence[str], rows: slice | None) -> dict[str, Any]:
     import h5py
 
+    trial.tried("ipot.data.guard.hdf5:look", path)
     with h5py.File(path, "r") as file:
         # Axes are reversed there, so that the first one of MATLAB is the last.
         return {name: file[name][..., rows or slice(None)].T for name in names}

@@ -8,6 +8,8 @@ came.
 from __future__ import annotations
 
 import struct
+import tokenize
+import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +19,8 @@ import numpy as np
 
 from ipot import files
 from ipot.data import matlab
+from ipot.data.guard.archive import check_npy
+from ipot.data.guard.paths import file_or_folder
 from ipot.errors import DataError
 
 LARGE = 2**26
@@ -25,14 +29,15 @@ LARGE = 2**26
 # What the libraries raise on damaged files: none of them has one error of its own.
 BROKEN = (
     *(OSError, EOFError, ValueError, TypeError, KeyError, IndexError, OverflowError),
-    *(NotImplementedError, RuntimeError, struct.error, zlib.error),
+    *(NotImplementedError, RuntimeError, MemoryError, SyntaxError, struct.error, zlib.error),
+    *(tokenize.TokenError, zipfile.BadZipFile),
 )
 
 
 def require(path: Path, *others: str) -> Path:
     """The file, or one in its folder with another of the names it is known by."""
     for candidate in (path, *(path.parent / name for name in others)):
-        if candidate.is_file():
+        if file_or_folder(candidate) is not None and candidate.is_file():
             return candidate
     if not path.parent.is_dir():
         raise DataError(
@@ -93,6 +98,7 @@ def read_npy(path: Path) -> np.ndarray:
     path = require(path)
     large = path.stat().st_size >= LARGE
     try:
+        check_npy(path)
         # Copy on write: torch warns of tensors over memory that cannot be written to.
         array = np.load(path, mmap_mode="c" if large else None, allow_pickle=False)
     except BROKEN as error:

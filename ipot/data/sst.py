@@ -7,8 +7,6 @@ changes little, so its differences along both axes fit a byte almost everywhere.
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ipot.data.guard.archive import npz_headers
+from ipot.data.guard.paths import file_or_folder
+from ipot.data.readers import BROKEN
 from ipot.errors import DataError
 
 ORIGINAL = "oisst_weekly_4deg_ocean_points_1990-2017.npz"
@@ -86,12 +87,13 @@ def expand(arrays: Mapping[str, np.ndarray]) -> Record:
 
 def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     """The named arrays of an .npz file."""
-    if not path.is_file():
+    if file_or_folder(path) is None or not path.is_file():
         raise DataError(
             f"{path} is not there. Give the original file {ORIGINAL}, or the folder that holds it, "
             "with --problem.files; or leave that out to use the record of the package."
         )
     try:
+        npz_headers(path)
         with np.load(path, allow_pickle=False) as archive:
             if missing := [name for name in names if name not in archive.files]:
                 raise DataError(
@@ -99,7 +101,7 @@ def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
                     f"It must be the file {ORIGINAL}."
                 )
             return {name: archive[name] for name in names}
-    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+    except BROKEN as error:
         raise DataError(
             f"{path} cannot be read as an .npz file of arrays ({error}): it is damaged or another "
             "file. Fetch it again, or leave --problem.files out."

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from ipot import files
+from ipot.data.guard.archive import check_npy, npy_header, npz_headers
+from ipot.data.guard.paths import refuse_leaving
 from ipot.errors import DataError, RunError
 from ipot.formats import layout
 from ipot.formats.case import Case
@@ -25,15 +27,13 @@ from ipot.formats.limits import (
     BROKEN,
     check_memory,
     check_numbers,
-    check_squeezed,
     damaged,
+    require_file,
     size_of,
     unwritable,
 )
 from ipot.safe_read import parse_json
 
-MOST = 100_000
-"""Arrays in one archive."""
 TEXT = 2**20
 """Bytes of an array of text that is still read: names, and our own description of a case."""
 DESCRIPTION = "ipot"
@@ -44,17 +44,22 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an .npz file, the array of an .npy file as `queries`, or those of a folder of
     .npy files by their names; never a pickle. An .npy file is mapped and not read."""
     if path.is_dir():
-        found = {f.stem: read_arrays(f)["queries"] for f in sorted(path.glob("*.npy"))}
+        listed = sorted(path.glob("*.npy"))
+        for file in listed:
+            refuse_leaving(path, file)
+        found = {file.stem: read_arrays(file)["queries"] for file in listed}
         if not found:
             raise DataError(f"{path} holds no .npy file: points.npy and values.npy are expected")
         return found
     if path.suffix not in (".npz", ".npy"):
         raise DataError(f"{path}: expected a file that ends in .npz or .npy")
+    require_file(path)
     try:
         if path.suffix == ".npz":
             headers(path)
         if path.suffix == ".npy":
             refuse_pickled(path)
+            check_npy(path)
         mode = "r" if path.suffix == ".npy" else None
         content = np.load(path, mmap_mode=mode, allow_pickle=False)
         if isinstance(content, np.ndarray):
@@ -131,8 +136,10 @@ def read_folder_of_arrays(path: Path) -> dict[str, np.ndarray]:
     """The .npy files of a folder by their names, mapped."""
     found = {}
     for file in sorted(path.glob("*.npy")):
+        refuse_leaving(path, require_file(file))
         try:
             refuse_pickled(file)
+            check_npy(file)
             found[file.stem] = np.load(file, mmap_mode="r", allow_pickle=False)
         except BROKEN as error:
             raise damaged(file, "an .npy array", error) from error
@@ -145,7 +152,7 @@ def refuse_pickled(path: Path) -> None:
         start = file.read(2)
         file.seek(0)
         pickled = start[:1] == b"\x80" and start[1:] in (b"\2", b"\3", b"\4", b"\5")
-        if pickled or (start == b"\x93N" and _header(str(path), file)[1].hasobject):
+        if pickled or (start == b"\x93N" and npy_header(str(path), file)[1].hasobject):
             raise DataError(
                 f"{path} holds Python objects, which are a pickle: that can run any code and is "
                 "never opened. Save plain arrays of numbers with numpy.save; of arrays that differ "
@@ -162,33 +169,11 @@ def headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         start = file.read(6)
         if start == np.lib.format.MAGIC_PREFIX:
             file.seek(0)
-            shape, dtype = _header(str(path), file)
-            check_squeezed(f"{path}", size_of(shape, dtype), path.stat().st_size)
+            check_npy(path)
             return {}
         if not start.startswith(b"PK"):
             return {}
-    found: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
-    with zipfile.ZipFile(path) as archive:
-        infos = archive.infolist()
-        if len(infos) > MOST:
-            raise DataError(f"{path} holds {len(infos)} arrays; {MOST} are the most that are read")
-        total = sum(info.file_size for info in infos)
-        check_squeezed(f"{path}", total, path.stat().st_size)
-        for info in infos:
-            if not info.filename.endswith(".npy"):
-                continue
-            name = info.filename.removesuffix(".npy")
-            what = f"{name} of {path}"
-            if name in found:
-                raise DataError(f"{path} holds two arrays with the name {name}: keep one of them")
-            check_squeezed(what, info.file_size, info.compress_size)
-            with archive.open(info) as member:
-                found[name] = _header(what, member)
-            if size_of(*found[name]) > info.file_size:
-                raise DataError(
-                    f"{what} claims the shape {found[name][0]} and holds {info.file_size} bytes: "
-                    "it is damaged; write it again"
-                )
+    found = npz_headers(path)
     check_memory(f"{path}", sum(size_of(*header) for header in found.values()))
     return found
 
@@ -228,17 +213,3 @@ def write_npz(path: Path, case: Case) -> None:
 
 def _opens(shape: tuple[int, ...], dtype: np.dtype) -> bool:
     return dtype.kind in "biufc" or (dtype.kind in "US" and size_of(shape, dtype) <= TEXT)
-
-
-def _header(what: str, file: Any) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and type from the head of an .npy file."""
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    elif version == (2, 0):
-        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
-    else:
-        raise DataError(f"{what} is an array of records: store plain arrays of numbers")
-    if any(n < 0 for n in shape):
-        raise DataError(f"{what} claims the shape {shape}: it is damaged; write it again")
-    return shape, dtype

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ipot.data.guard.paths import refuse_leaving
 from ipot.errors import DataError
 from ipot.formats.arrays import read_folder_of_arrays
 from ipot.formats.case import Arrays, Case, CaseReader, Trajectories
@@ -39,6 +40,8 @@ def read_folder(path: Path, read: Read) -> Found:
             raise DataError(
                 f"{path} holds {there}, and no file of a known kind. Known are {KNOWN}."
             )
+        for folder in folders:
+            refuse_leaving(path, folder)
         return _gathered(path, folders, lambda p, one: _arrays(p, one=one), [], "folders of .npy")
     (kind, count), *others = kinds.most_common()
     if others and 2 * others[0][1] >= count:
@@ -50,6 +53,8 @@ def read_folder(path: Path, read: Read) -> Found:
     if kind in LABELLED:
         raise DataError(f"{path} holds {kind} files, {not_cases(kind)}")
     chosen = [p for p in entries if p.is_file() and _kind(p) == kind]
+    for file in chosen:
+        refuse_leaving(path, file)
     left = sorted(p.name for p in entries if p not in chosen)
     notes = []
     if left:

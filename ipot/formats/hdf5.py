@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 
 from ipot import files
+from ipot.data.guard import trial
 from ipot.errors import DataError
 from ipot.formats import layout
 from ipot.formats.case import Arrays, Case, CaseReader
@@ -62,6 +63,7 @@ class Stored:
 @contextmanager
 def opened(path: Path) -> Iterator[h5py.File]:
     """The file, for reading; what the library raises is a refusal that names it."""
+    trial.tried("ipot.data.guard.hdf5:look", path)
     try:
         with h5py.File(path, "r") as file:
             yield file

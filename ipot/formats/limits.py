@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import difflib
 import math
+import stat
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ipot.data.guard.paths import file_or_folder, shown
 from ipot.errors import DataError
 from ipot.memory import SMALL, free_memory, in_words, refuse_too_large
 
@@ -24,24 +27,30 @@ SQUEEZED = 1100
 BROKEN = (
     *(OSError, EOFError, ValueError, TypeError, KeyError, IndexError, OverflowError),
     *(NotImplementedError, RuntimeError, MemoryError, SyntaxError, struct.error, zlib.error),
-    zipfile.BadZipFile,
+    *(zipfile.BadZipFile, tokenize.TokenError),
 )
 """What libraries raise on damaged files: none of them has one error of its own."""
 
 
 def require_file(path: Path) -> Path:
     """The path, where a file or a folder with something in it is there."""
+    found = file_or_folder(path)
+    if found is None:
+        raise nothing_at(path)
+    if stat.S_ISDIR(found.st_mode):
+        return path
+    if found.st_size == 0:
+        raise DataError(f"{path} is empty: it was not written to its end; write it again")
     try:
-        if path.is_dir():
-            return path
-        if not path.exists():
-            raise nothing_at(path)
-        if path.stat().st_size == 0:
-            raise DataError(f"{path} is empty: it was not written to its end; write it again")
         with path.open("rb"):
             return path
-    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
-        raise DataError(f"{path} cannot be opened: {_reason(error)}") from error
+    except OSError as error:
+        raise DataError(f"{shown(path)} cannot be opened: {_reason(error)}") from error
+
+
+def is_there(path: Path) -> bool:
+    """Whether a file or a folder is at a path; a path that nothing can be at is refused."""
+    return file_or_folder(path) is not None
 
 
 def is_pattern(path: Path | str) -> bool:
@@ -56,7 +65,7 @@ def nothing_at(path: Path) -> DataError:
         if folder.is_dir():
             break
     else:
-        return DataError(f"{path} is not there. {known} expected.")
+        return DataError(f"{shown(path)} is not there. {known} expected.")
     lost = path.relative_to(folder).parts[0]
     try:
         there = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
@@ -72,7 +81,7 @@ def nothing_at(path: Path) -> DataError:
         found = f"In {where} are {', '.join(there[:5])}{more}."
     else:
         found = f"There is nothing in {where}."
-    return DataError(f"{path} is not there. {found} {known} expected.")
+    return DataError(f"{shown(path)} is not there. {found} {known} expected.")
 
 
 def damaged(path: Path, kind: str, error: Exception) -> DataError:

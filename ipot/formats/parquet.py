@@ -10,24 +10,43 @@ from typing import Any
 import numpy as np
 
 from ipot import files
+from ipot.data.guard import trial
+from ipot.data.guard.hdf5 import READ
 from ipot.errors import DataError
 from ipot.formats.case import Case, CaseReader
 from ipot.formats.columns import MOST, Table, case_column, cases_of, is_told, table_of
-from ipot.formats.limits import BROKEN, check_memory, damaged, unwritable
+from ipot.formats.limits import BROKEN, SQUEEZED, check_memory, damaged, unwritable
 from ipot.formats.plain import plain_columns
 from ipot.safe_read import parse_json
 
 KEY = b"ipot"
+PRELOAD = ("pyarrow.parquet",)
+ABSURD = 2**30
+"""Bytes of numbers that a table of any size may claim."""
 
 
 def read_parquet(path: Path, *, lenient: bool = False) -> CaseReader:
     """The cases of a table. `lenient` reads missing values as NaN and notes how many there are."""
     pq = _pyarrow(path)
+    trial.tried("ipot.formats.parquet:look", path)
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
             return cases_of(_table(path, file, lenient), str(path), "Parquet table of points")
     except BROKEN as error:
         raise damaged(path, "a Parquet file", error) from error
+
+
+def look(path: str) -> None:
+    """Read a file through, up to a bound; for a child process, since a page may claim any size."""
+    import pyarrow.parquet as pq
+
+    budget = READ
+    with pq.ParquetFile(path, memory_map=True) as file:
+        _refuse_absurd(Path(path), file)
+        for batch in file.iter_batches(use_threads=False):
+            budget -= batch.nbytes
+            if budget < 0:
+                break
 
 
 def write_parquet(path: Path, cases: Sequence[Case], names: Sequence[str] | None = None) -> None:
@@ -56,14 +75,11 @@ def write_parquet(path: Path, cases: Sequence[Case], names: Sequence[str] | None
 def _table(path: Path, file: Any, lenient: bool) -> Table:
     import pyarrow as pa
 
+    _refuse_absurd(path, file)
     schema, rows = file.schema_arrow, file.metadata.num_rows
     names = schema.names
-    if len(names) > MOST:
-        raise DataError(f"{path} has {len(names)} columns; {MOST} are the most")
     if len(set(names)) != len(names):
         raise DataError(f"{path}: two columns have the same name: rename one")
-    if rows < 0:
-        raise DataError(f"{path} claims {rows} rows: it is damaged; write it again")
     told = _description(schema, names)
     cases = None if told else case_column(names)
     for field in schema:
@@ -75,7 +91,6 @@ def _table(path: Path, file: Any, lenient: bool) -> Table:
                 f"{path}: column {field.name} holds {kind} and no numbers. Remove it, or convert "
                 "it to float64."
             )
-    # Run lengths stand for any number of rows, so that only memory is a measure.
     check_memory(str(path), 16 * rows * len(names))
     columns: dict[str, np.ndarray] = {}
     labels: list[str] | None = None
@@ -101,6 +116,24 @@ def _table(path: Path, file: Any, lenient: bool) -> Table:
                 )
         columns[name] = values if values.dtype.kind in "biuf" else values.astype(np.float64)
     return Table(columns, labels, cases, told, tuple(notes))
+
+
+def _refuse_absurd(path: Path, file: Any) -> None:
+    """Refuse counts that are not those of a table: nothing but the footer was read for them."""
+    rows, columns = file.metadata.num_rows, file.metadata.num_columns
+    if columns > MOST:
+        raise DataError(f"{path} has {columns} columns; {MOST} are the most")
+    parts = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    if rows < 0 or sum(parts) != rows or min(parts, default=0) < 0:
+        raise DataError(
+            f"{path} claims {rows} rows, and its parts {sum(parts)}: it is damaged; write it again"
+        )
+    # Run lengths stand for any number of rows, so that no ratio is a measure.
+    if 8 * rows * columns > max(ABSURD, SQUEEZED * path.stat().st_size):
+        raise DataError(
+            f"{path} claims {rows} rows of {columns} columns in {path.stat().st_size} bytes: it is "
+            "damaged, or made to exhaust memory"
+        )
 
 
 def _description(schema: Any, names: list[str]) -> dict[str, Any]:

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ipot.data.guard import trial
+from ipot.data.guard.paths import file_or_folder
 from ipot.errors import DataError, Unsupported
 from ipot.formats.case import Case, Mesh
 from ipot.formats.vtk_cells import DATA_ORDER, GROUPS, check_cells, join_meshes, surface_types
+from ipot.formats.vtk_pieces import refuse_outside
 from ipot.formats.vtk_read import Found, in_order
 
 SUFFIXES = (
@@ -18,11 +21,28 @@ SUFFIXES = (
     *(".foam", ".cgns", ".case", ".encas", ".exo", ".e", ".stl", ".ply", ".obj"),
 )
 """Of files that are handed on: a closed list, since pyvista unpickles some others."""
+PRELOAD = ("pyvista",)
+TRIED = 2**28
+"""Bytes up to which files are read in a child process first."""
 
 
 def read_other(path: Path, suffix: str, reason: str) -> Found:
     """The case in a file, read as `suffix` says; `reason` is why our own reader cannot."""
     vista = _pyvista(path, reason)
+    size = refuse_outside(path, suffix)
+    if size <= TRIED and file_or_folder(path) is not None:
+        trial.tried("ipot.formats.vtk_other:look", path, suffix, size=size)
+    return _handed_on(vista, path, suffix)
+
+
+def look(path: str, suffix: str) -> None:
+    """Read a file; for a child process, since VTK crashes on many a damaged one."""
+    import pyvista
+
+    _handed_on(pyvista, Path(path), suffix)
+
+
+def _handed_on(vista: ModuleType, path: Path, suffix: str) -> Found:
     notes: list[str] = []
     try:
         # VTK reports on the side what is wrong, and hands over what it has all the same.

@@ -11,7 +11,7 @@ from ipot.data import gridded
 from ipot.errors import DataError
 from ipot.formats.kinds import LABELLED
 from ipot.formats.kinds import kind_of as file_kind
-from ipot.formats.limits import is_pattern, nothing_at
+from ipot.formats.limits import is_pattern, is_there, nothing_at
 from ipot.labelled.named import (
     find_forecasts,
     find_time,
@@ -57,7 +57,7 @@ def open_series(where: Path | str) -> Any:
 
 def files_of(where: Path) -> list[Path]:
     """The files that a path, a folder or a pattern stands for."""
-    if where.exists():
+    if is_there(where):
         return gridded.find(where)
     if not is_pattern(where):
         raise nothing_at(where)

@@ -82,8 +82,11 @@ def plan(
     ahead = range(history, span) if lead else range(history - 1, history)
     last = max(have) if have else 0
     starts = range(0, max(0, last - history + 2), stride)
+    # From frame to frame and not from step to step: two frames may be any number of steps apart.
     whole = [
-        q for q in starts if all(q + i in have for i in range(history)) and q + ahead[0] in told
+        q
+        for q in sorted(have)
+        if q in starts and all(q + i in have for i in range(history)) and q + ahead[0] in told
     ]
     whole = [q for q in whole if all(q + i in told for i in ahead)]
     if not whole:

@@ -16,7 +16,7 @@ from ipot.errors import DataError, UnknownName
 from ipot.formats import Case, CaseReader, Trajectories, kind_of, read_cases
 from ipot.formats.channels import Where, fields_of
 from ipot.formats.choose import dataset_of
-from ipot.formats.limits import is_pattern, nothing_at
+from ipot.formats.limits import is_pattern, is_there, nothing_at
 from ipot.labelled.opened import open_series
 from ipot.labelled.samples import from_xarray
 from ipot.labelled.series import Series, split_series
@@ -80,7 +80,7 @@ def opened(
     path = path_given("data", source)
     named = name or path.stem
     refuse_missing(path)
-    kind = kind_of(path) if path.exists() else "pattern"
+    kind = kind_of(path) if is_there(path) else "pattern"
     if kind in LABELLED or kind == "pattern" or (kind == "folder" and holds_labelled(path)):
         return _labelled(open_series(path), inputs, targets, parameters, named, options)
     if is_labelled(targets):
@@ -109,7 +109,7 @@ def opened(
 
 def refuse_missing(path: Path) -> None:
     """Refuse a path where there is nothing, unless it is a pattern like `data/*.nc`."""
-    if not path.exists() and not is_pattern(path):
+    if not is_there(path) and not is_pattern(path):
         raise nothing_at(path)
 
 
