@@ -79,6 +79,12 @@ class Attack(ABC):
         """Why it cannot run on this machine; None where it can."""
         return None
 
+    def warm(self) -> None:  # noqa: B027 (most attacks need nothing)
+        """Import what is slow to import, in the process that all cases are forked from.
+
+        It must start no thread.
+        """
+
     def prepare(self, shared: Path) -> None:  # noqa: B027 (most attacks need nothing)
         """Make what all cases read, once for each campaign."""
 

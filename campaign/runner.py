@@ -66,6 +66,7 @@ def run_attack(
     """Try cases until the time is up, or `most` of them; then make findings small and keep them."""
     tally = Tally(attack.name, attack.counted, first, first)
     alike: Counter[tuple[str, str]] = Counter()
+    attack.warm()
     with tempfile.TemporaryDirectory(prefix="ipot-campaign-") as name:
         shared = Path(name)
         _in_child(attack.prepare, shared)
@@ -90,6 +91,7 @@ def run_attack(
 
 def replay(attack: Attack, case: Case) -> Outcome:
     """Try one case, like one that was kept."""
+    attack.warm()
     with tempfile.TemporaryDirectory(prefix="ipot-campaign-") as name:
         _in_child(attack.prepare, Path(name))
         return next(iter(outcomes(attack, [(0, case)], Path(name))))
