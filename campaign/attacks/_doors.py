@@ -192,6 +192,17 @@ def elasticity(path: Path, seed: Seed) -> Named:
         yield _finite(name, rows.numpy())
 
 
+def sst(path: Path, seed: Seed) -> Named:
+    """The record of the surface of the sea."""
+    from ipot.data import sst as module
+
+    found = module.read(path)
+    if found.sst.shape != (len(found.day), len(found.latitude)):
+        raise Lost(f"temperatures of shape {found.sst.shape}")
+    for name in ("sst", "latitude", "longitude"):
+        yield _finite(name, getattr(found, name))
+
+
 def snapshots(path: Path, seed: Seed) -> Named:
     """Snapshots in the layout of Dedalus."""
     from ipot.data import dedalus
@@ -215,6 +226,7 @@ DOORS: dict[str, Door] = {
     "burgers": burgers,
     "elasticity": elasticity,
     "dedalus": snapshots,
+    "sst": sst,
     "pieces": lambda path, seed: read(path / "a.pvtu", seed),
     "piece list": lambda path, seed: inspect(path / "a.pvtu", seed),
     "blocks": lambda path, seed: read(path / "a.vtm", seed),

@@ -15,7 +15,7 @@ import numpy as np
 from campaign.attack import Lost
 from campaign.attacks._doors import Door, Named, _finite
 from campaign.attacks._seeds import Seed
-from campaign.attacks._seeds_runs import RECIPE, asked, fit_data, made, settings
+from campaign.attacks._seeds_runs import COMPARED, RECIPE, asked, fit_data, made, settings
 
 ENOUGH = 2.0
 """Seconds after which a run that goes on is left alone: its settings may say that it is long."""
@@ -132,6 +132,19 @@ def run_seeds(path: Path, seed: Seed) -> Named:
         yield _finite("errors", np.array([found["mean"], found["spread"]]))
 
 
+def compare(path: Path, seed: Seed) -> Named:
+    """Systems that were compared are put into the table again."""
+    from ipot.data.store import Store
+    from ipot.recipes import compare as module
+
+    found, store = None, Store(path / "store")
+    with _for_a_while():
+        found = module.compare(settings(), out=path / "compared", store=store, **COMPARED)
+    if found is not None:
+        errors = [row.error for row in found.rows if row.error is not None]
+        yield _finite("errors", np.array(errors, dtype=float))
+
+
 def resume_fit(path: Path, seed: Seed) -> Named:
     """A fit goes on."""
     import ipot
@@ -175,6 +188,7 @@ RUN_DOORS: dict[str, Door] = {
     "resume": resume,
     "evaluate": evaluate,
     "run seeds": run_seeds,
+    "compare": compare,
     "resume fit": resume_fit,
     "count": count,
     "fetch": fetch,

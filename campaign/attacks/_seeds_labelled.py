@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from campaign.attacks._seeds import FOLDER, HDF5, XML, Seed, case, vtu
+from campaign.attacks._seeds import FOLDER, HDF5, XML, ZIP, Seed, case, vtu
 
 DOORS = ("labelled", "inspect", "dataset")
 OPTIONS = {"inputs": "t2m", "targets": "t2m", "history": 2, "lead": 1}
@@ -166,6 +166,17 @@ def _elasticity(folder: Path) -> Path:
     return folder / "files"
 
 
+def _sst(folder: Path) -> Path:
+    """The weekly record of the surface of the sea, at five points."""
+    from ipot.data.sst import ORIGINAL
+
+    days = np.datetime64("1990-01-07") + 7 * np.arange(12)
+    lat, lon = np.linspace(-60, 60, 5), np.linspace(10, 300, 5)
+    record = 15 + np.cos(np.radians(lat)) + 0.1 * np.arange(12)[:, None]
+    np.savez_compressed(folder / ORIGINAL, sst=record, date=days.astype("U10"), lat=lat, lon=lon)
+    return folder / ORIGINAL
+
+
 def _dedalus(folder: Path) -> Path:
     from ipot.data import dedalus
 
@@ -222,5 +233,6 @@ SEEDS = (
     Seed("matlab 5", "published", _burgers("5"), ("burgers",), _WORDS, needs=("scipy",)),
     Seed("matlab 7.3", "published", _burgers("7.3"), ("burgers",), HDF5, needs=("scipy",)),
     Seed("unit cells", "published", _elasticity, ("elasticity",), ("npy header", *FOLDER)),
+    Seed("sst", "published", _sst, ("sst",), ZIP, ("same", "zip packed otherwise")),
     Seed("dedalus", "published", _dedalus, ("dedalus",), HDF5),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,15 @@ def _run(folder: Path) -> Path:
 
     store = Store(folder / "all" / "store")
     ipot.run(settings(), folder / "all" / "run", device="cpu", store=store, quiet=True)
-    return folder / "all"
+    return _without(folder / "all", "tensorboard")
+
+
+def _without(folder: Path, *names: str) -> Path:
+    """Leave out what is never read again."""
+    for path in sorted(folder.rglob("*")):
+        if path.name in names:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return folder
 
 
 def _seeds(folder: Path) -> Path:
@@ -53,7 +62,20 @@ def _seeds(folder: Path) -> Path:
 
     store = Store(folder / "all" / "store")
     run_seeds(settings(), folder / "all" / "runs", [0, 1], device="cpu", store=store, quiet=True)
-    return folder / "all"
+    return _without(folder / "all", "tensorboard")
+
+
+COMPARED = {"models": ["deeponet"], "minutes": 0.002, "small": True, "device": "cpu", "quiet": True}
+
+
+def _compare(folder: Path) -> Path:
+    from ipot.data.store import Store
+    from ipot.recipes.compare import compare
+
+    store = Store(folder / "all" / "store")
+    compare(settings(), out=folder / "all" / "compared", store=store, **COMPARED)
+    # Systems that have ended are not scored again, so that their weights are not opened.
+    return _without(folder / "all", "tensorboard", "best.safetensors", "last.safetensors")
 
 
 def fit_data() -> Any:
@@ -68,7 +90,7 @@ def _fit(folder: Path) -> Path:
 
     model = {**SIZES, "bins": (3, 3)}
     ipot.fit(fit_data(), epochs=1, model=model, device="cpu", quiet=True, out=folder / "model")
-    return folder / "model"
+    return _without(folder / "model", "tensorboard")
 
 
 def _saved(folder: Path) -> Path:
@@ -101,6 +123,7 @@ SEEDS = (
     Seed("run", "runs", _run, ("load run", "load last", "journal", "resume", "evaluate"), _ALL,
          _META),
     Seed("seeds", "runs", _seeds, ("run seeds",), _ALL, _META),
+    Seed("compare", "runs", _compare, ("compare",), ("json", "json encoding", *FOLDER), _META),
     Seed("saved", "runs", _saved, ("load", "load", "read saved", "hub"), _ALL, _META),
     Seed("fit", "runs", _fit, ("load", "resume fit"), _ALL, _META),
     Seed("store", "runs", _store, ("count", "fetch"), (*_WEIGHTS, "json", *FOLDER), _META),

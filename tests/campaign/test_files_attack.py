@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import count
 from pathlib import Path
 from random import Random
 
@@ -13,6 +14,7 @@ from campaign import runner
 from campaign.attack import Lost, Place, Verdict
 from campaign.attacks import files
 from campaign.attacks._mutate import GENERIC, MUTATORS, NEUTRAL, Around, mutated
+from campaign.attacks._mutate_text import CANARY
 from campaign.attacks._secrets import make_secrets
 from campaign.attacks._seeds import SECRET
 from ipot.errors import DataError
@@ -121,6 +123,21 @@ def test_code_that_a_file_names_is_found(tried, monkeypatch):
     honest = np.load
     monkeypatch.setattr(np, "load", lambda path, **options: honest(path, allow_pickle=True))
     assert "imported code" in first(tried, attack, "npy", "npy header", Lost)
+
+
+def test_code_that_a_saved_model_names_is_found(tried, monkeypatch, tmp_path):
+    from ipot.saved import folder
+
+    attack = only(files.Runs, "saved")
+    tried(attack, "read saved", [])
+    monkeypatch.setattr(folder, "_known", lambda name, file, trusted: name)
+    tree, around = attack._tree(tmp_path, "saved"), Around(tmp_path, "..")
+    wanted = f'"model": {{"name": "{CANARY}"'.encode()
+    naming = next(
+        n for n in count() if wanted in mutated(tree, [["json", n]], around)["model/config.json"]
+    )
+    with pytest.raises(Lost, match="imported code"):
+        tried(attack, "read saved", [["json", naming]])
 
 
 def test_numbers_of_other_files_are_found(tried, monkeypatch):
