@@ -55,8 +55,10 @@ def changed_json(text: str, random: Random) -> str:
     elif kind == "text":
         return _changed_text(text, value, holder, key, random)
     elif kind == "canary":
-        names = [(h, k) for h, k in places if isinstance(h[k], str)] or places
-        holder, key = random.choice(names)
+        texts = [(h, k) for h, k in places if isinstance(h[k], str)] or places
+        # What is imported by its name is called so.
+        names = [(h, k) for h, k in texts if k == "name"] or texts
+        holder, key = random.choice(random.choice((names, texts)))
         holder[key] = CANARY
     else:
         holder[key] = random.choice(ODD)
