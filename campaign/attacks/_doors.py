@@ -110,7 +110,9 @@ def inspect(path: Path, seed: Seed) -> Named:
     from ipot.own.inspected import inspected
 
     found: Inventory = inspected(path)
-    for v in found.variables:
+    # In the order of names: Zarr lists them as its folder does, which is any.
+    variables = sorted(found.variables, key=lambda v: v.name)
+    for v in variables:
         numbers = [n for n in (v.low, v.mean, v.high) if n is not None]
         slack = 1e-6 * max(map(abs, numbers), default=0.0)
         if all(map(math.isfinite, numbers)) and any(b < a - slack for a, b in pairwise(numbers)):
@@ -120,7 +122,7 @@ def inspect(path: Path, seed: Seed) -> Named:
             raise Lost(f"{v.name} misses {v.missing}")
     if found.cases < 0:
         raise Lost(f"there are {found.cases} cases")
-    shown = [asdict(v) for v in found.variables]
+    shown = [asdict(v) for v in variables]
     yield "inventory", np.array([repr(shown), str(found.cases), str(found.points)])
 
 
@@ -152,7 +154,7 @@ def labelled(path: Path, seed: Seed) -> Named:
     from ipot.labelled.opened import open_series
 
     found = open_series(path)
-    for name in found.data_vars:
+    for name in sorted(found.data_vars, key=str):
         array = found[name]
         if array.dtype.kind in "biuf":
             try:
