@@ -1,0 +1,211 @@
+"""The attack by files finds what it looks for, where the package is broken on purpose."""
+
+import json
+import shutil
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import h5py
+import numpy as np
+import pytest
+
+from campaign import runner
+from campaign.attack import Lost, Place, Verdict
+from campaign.attacks import files
+from campaign.attacks._mutate import GENERIC, MUTATORS, NEUTRAL, Around, mutated
+from campaign.attacks._mutate_text import CANARY
+from campaign.attacks._secrets import make_secrets
+from campaign.attacks._seeds import SECRET
+from ipot.errors import DataError
+
+pytestmark = pytest.mark.plain  # the shape checker has nothing to check in the campaign
+
+
+def only(kind, *names):
+    """An attack with some of its seeds, which are quicker to prepare."""
+    attack = kind()
+    attack.seeds = {name: attack.seeds[name] for name in names}
+    return attack
+
+
+@pytest.fixture
+def tried(tmp_path):
+    """Tries a case of an attack here, without a process of its own."""
+    prepared = {}
+
+    def attempt(attack, door, changes):
+        (name,) = attack.seeds
+        if name not in prepared:
+            prepared[name] = tmp_path / f"shared {name}"
+            prepared[name].mkdir()
+            attack.prepare(prepared[name])
+        scratch = tmp_path / "work" / "scratch"
+        shutil.rmtree(scratch.parent, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        case = {"seed_file": name, "door": door, "changes": changes}
+        return attack.run(case, Place(prepared[name], scratch))
+
+    return attempt
+
+
+def first(attempt, attack, door, change, error, most=200):
+    """The first number with which a change ends in an error."""
+    for number in range(most):
+        try:
+            attempt(attack, door, [[change, number]])
+        except error as found:
+            return str(found)
+        except Exception:
+            continue
+    raise AssertionError(f"{change} never ended in {error.__name__}")
+
+
+def test_every_format_survives_unchanged_and_most_changes_apply(tmp_path):
+    secrets = tmp_path / "secrets"
+    make_secrets(secrets)
+    for attack in (files.ArrayFiles(), files.Tables(), files.Meshes(), files.Published()):
+        for seed in attack.seeds.values():
+            folder = tmp_path / attack.group / seed.name
+            folder.mkdir(parents=True)
+            tree = files.read_tree(seed.make(folder))
+            around = Around(secrets, "../secrets", {seed.name: tree})
+            for change in {*seed.changes, *GENERIC}:
+                made = [mutated(tree, [[change, n]], around) != tree for n in range(5)]
+                assert any(made), f"{change} of {seed.name}"
+            for change in seed.neutral:
+                assert change in NEUTRAL
+
+
+def test_a_case_says_all_that_is_tried():
+    attack = files.ArrayFiles()
+    one, two = (attack.draw(Random("5/files/7")) for _ in range(2))
+    assert one == two == json.loads(json.dumps(one))
+    assert one["seed_file"] in attack.seeds
+    assert all(name in MUTATORS for name, _ in one["changes"])
+    known = [n for n, _ in one["changes"]]
+    assert known == sorted(known, key=lambda name: name in GENERIC)
+
+
+def test_shares_are_those_of_the_plan():
+    assert sum(attack.share for attack in files.ATTACKS) == 20
+
+
+def test_the_package_as_it_is_survives_what_changes_nothing():
+    case = {"seed_file": "npz", "door": "dataset", "changes": [["zip packed otherwise", 1]]}
+    assert runner.replay(only(files.ArrayFiles, "npz"), case).verdict is Verdict.SURVIVED
+
+
+def test_another_answer_to_the_same_content_is_lost(tried, monkeypatch):
+    attack = only(files.ArrayFiles, "npz")
+    tried(attack, "read", [["same", 0]])
+    from ipot.formats import arrays
+
+    honest = arrays.read_archive
+    monkeypatch.setattr(
+        arrays, "read_archive", lambda path: {n: a + 1 for n, a in honest(path).items()}
+    )
+    with pytest.raises(Lost, match="another answer"):
+        tried(attack, "read", [["same", 0]])
+
+
+def test_an_array_that_fails_its_checksum_is_lost(tried, monkeypatch):
+    import zipfile
+
+    attack = only(files.ArrayFiles, "npz")
+    monkeypatch.setattr(zipfile.ZipExtFile, "_update_crc", lambda *given: None)
+    assert "checksum" in first(tried, attack, "read", "flip bits", Lost)
+
+
+def test_code_that_a_file_names_is_found(tried, monkeypatch):
+    attack = only(files.ArrayFiles, "npy")
+    tried(attack, "npy", [])
+    honest = np.load
+    monkeypatch.setattr(np, "load", lambda path, **options: honest(path, allow_pickle=True))
+    assert "imported code" in first(tried, attack, "npy", "npy header", Lost)
+
+
+def test_code_that_a_saved_model_names_is_found(tried, monkeypatch, tmp_path):
+    from ipot.saved import folder
+
+    attack = only(files.Runs, "saved")
+    tried(attack, "read saved", [])
+    monkeypatch.setattr(folder, "_known", lambda name, file, trusted: name)
+    tree, around = attack._tree(tmp_path, "saved"), Around(tmp_path, "..")
+    wanted = f'"model": {{"name": "{CANARY}"'.encode()
+    naming = next(
+        n for n in count() if wanted in mutated(tree, [["json", n]], around)["model/config.json"]
+    )
+    with pytest.raises(Lost, match="imported code"):
+        tried(attack, "read saved", [["json", naming]])
+
+
+def test_numbers_of_other_files_are_found(tried, monkeypatch):
+    """Whatever guards the reader has, a link that is followed shows the secret."""
+    attack = only(files.Hdf5Files, "hdf5 plain")
+    tried(attack, "read", [])
+
+    def followed(path, seed):
+        with h5py.File(path, "r") as file:
+            for name in list(file):
+                if isinstance(item := file.get(name), h5py.Dataset):
+                    yield name, item[()]
+
+    monkeypatch.setitem(files.ALL_DOORS, "read", followed)
+    assert "outside" in first(tried, attack, "read", "hdf5 link", Lost)
+    assert "outside" in first(tried, attack, "read", "hdf5 storage elsewhere", Lost)
+
+
+def test_what_is_written_elsewhere_is_found(tried, monkeypatch):
+    attack = only(files.ArrayFiles, "npz")
+
+    def littering(path, seed):
+        (path.parents[1] / "litter").write_text("x")
+        yield "a", np.zeros(1)
+
+    tried(attack, "read", [])
+    monkeypatch.setitem(files.ALL_DOORS, "read", littering)
+    with pytest.raises(Lost, match="wrote"):
+        tried(attack, "read", [])
+
+
+def test_an_error_that_is_not_told_is_foreign(monkeypatch):
+    attack = only(files.Tables, "csv")
+
+    def fragile(path, seed):
+        text = Path(path).read_text().splitlines()
+        yield "a", np.array([[float(cell) for cell in line.split(",")] for line in text[1:]])
+
+    monkeypatch.setitem(files.ALL_DOORS, "read", fragile)
+    case = {"seed_file": "csv", "door": "read", "changes": [["table cell", n] for n in range(9)]}
+    assert runner.replay(attack, case).verdict is Verdict.FOREIGN
+
+
+def test_a_refusal_is_no_finding(tried):
+    attack = only(files.Meshes, "vtu ascii")
+    assert "vtu" in first(tried, attack, "read", "truncate", DataError)
+
+
+@pytest.mark.parametrize("door", ["count", "fetch"])
+def test_a_store_is_made_whole_again(tried, door):
+    attack = only(files.Runs, "store")
+    tried(attack, door, [["truncate", 3]])
+
+
+def test_damaged_samples_of_a_store_are_lost(tried, monkeypatch):
+    from ipot.data import store
+
+    attack = only(files.Runs, "store")
+    tried(attack, "fetch", [])
+    honest = store._read
+
+    def doubled(folder, count):
+        return {name: rows * float("nan") for name, rows in honest(folder, count).items()}
+
+    monkeypatch.setattr(store, "_read", doubled)
+    with pytest.raises(Lost, match="not finite"):
+        tried(attack, "fetch", [])
+
+
+def test_the_secret_is_one_that_every_precision_holds():
+    assert float(np.float32(SECRET)) == SECRET
