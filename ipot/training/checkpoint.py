@@ -86,6 +86,12 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], where: Path | str
     odd = [n for n in own if own[n].is_floating_point() != tensors[n].is_floating_point()]
     if odd:
         raise RunError(f"the weights in {where} do not fit this model (other type: {odd[0]})")
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise RunError(
+                f"{where}: {name} holds numbers that are not finite. The file is damaged: put a "
+                "copy of it back, or train again."
+            )
     model.load_state_dict(tensors)
 
 
