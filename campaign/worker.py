@@ -208,7 +208,12 @@ def _status(name: str) -> int:
 
 
 def _innermost(error: BaseException) -> str:
-    """The kind of an error and the last line of ours that it passed through."""
+    """The kind of an error and the last line of ours that it passed through.
+
+    An error that was raised in another process says by `where` what that line was.
+    """
+    if where := getattr(error, "where", ""):
+        return str(where)
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if "/ipot/" in f.filename or "/campaign/" in f.filename]
     last = (ours or frames)[-1]
