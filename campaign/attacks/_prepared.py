@@ -44,7 +44,7 @@ def operations() -> dict[str, Operation]:
 
 def prepare(shared: Path) -> None:
     """Data of every operation, and how it ends undisturbed; kept for the same sources."""
-    link(shared / "operations", cached("operations", lambda made: make(made, operations()))
+    link(shared / "operations", cached("operations", lambda made: make(made, operations())))
 
 
 def home(shared: Path, operation: Operation) -> Path:
@@ -71,7 +71,10 @@ def make(folder: Path, wanted: dict[str, Operation]) -> None:
         if not place.exists():
             place.mkdir()
         if not (place / "ready" / type(operation).__name__).exists():
-            operation.prepare(place)
+            # In a child: where torch has a GPU, what has trained once cannot fork trainings.
+            ended = finish(lambda op=operation, p=place: op.prepare(p), folder)
+            if ended.how != "done":
+                raise RuntimeError(f"{operation.name} cannot be prepared: {ended.said}")
             (place / "ready").mkdir(exist_ok=True)
             (place / "ready" / type(operation).__name__).touch()
         with tempfile.TemporaryDirectory(dir=folder) as name:

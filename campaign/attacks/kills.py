@@ -15,7 +15,7 @@ from typing import Any
 from campaign.attack import Attack, Case, Lost, Place
 from campaign.attacks import _builds, _prepared
 from campaign.attacks._operations import HERE, Train
-from campaign.attacks._victim import Ended, Foreign, Hurt, Victim
+from campaign.attacks._victim import Ended, Foreign, Hurt, Victim, finish
 from ipot.data.store import Store
 from ipot.recipes.experiment import resume, run
 
@@ -241,7 +241,7 @@ def _started(folder: Path, shared: Path, hurt: Hurt | None, measured: dict) -> l
 
 def _make_together(folder: Path) -> None:
     (folder / "train").mkdir()
-    Train().prepare(folder / "train")
+    finish(lambda: Train().prepare(folder / "train"), folder)
     (folder / "work").mkdir()
     ends: list[Ended] = [v.wait() for v in _started(folder / "work", folder, None, {})]
     if any(ended.how != "done" for ended in ends):
