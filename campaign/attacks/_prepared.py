@@ -143,6 +143,13 @@ def compare(operation: Operation, folder: Path, measured: dict[str, Any]) -> Non
     _contents.left_behind(folder, measured["names"])
 
 
+def removed(path: Path) -> None:
+    """Remove what is there, be it a folder or a file."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+
+
 class Work:
     """An operation in a folder of its own, as one case has it."""
 
@@ -154,7 +161,7 @@ class Work:
 
     def start(self) -> None:
         """Lay out what is there before."""
-        self.folder.mkdir()
+        self.folder.mkdir(exist_ok=True)
         self.operation.start(self.folder, self.shared)
 
     def victim(self, hurt: Hurt | None = None) -> Victim:

@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import sys
 import time
@@ -32,6 +33,7 @@ by      `event` (the `at`-th part of those of an undisturbed run), `time` (likew
         bytes), `size error` (the same, but with EFBIG instead of death), `none`
 signal  what to send at the moment
 errno   or the error that the system gives: `once`, or from then on for all calls that can give it
+vanish  or the folder is removed, and perhaps replaced by a file
 clock   seconds by which time.time jumps, each with the number of the call
 """
 
@@ -123,15 +125,18 @@ def _child(work: Callable, folder: Path, hurt: Hurt, measured: dict, pipe: int) 
     except (Stopped, KeyboardInterrupt) as error:
         ended = Ended("stopped", str(error))
     except BaseException as error:
-        told = f"{type(error).__name__}: {error}\n" + "".join(
-            traceback.format_tb(error.__traceback__)
-        )
-        ended = Ended("foreign", told[-3000:] if len(told) > 3000 else told, _where(error))
+        ended = Ended("foreign", _told(error), _where(error))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     content = vars(ended) | {"events": watch.count, "seconds": time.monotonic() - began}
     os.write(pipe, json.dumps(content).encode()[:60000])
     os._exit(0)
+
+
+def _told(error: BaseException) -> str:
+    """What an error says, and where it came from."""
+    trace = "".join(traceback.format_tb(error.__traceback__))
+    return f"{type(error).__name__}: {error}\n{trace[-2500:]}"
 
 
 def _where(error: BaseException) -> str:
@@ -196,6 +201,10 @@ class _Watch:
         elif self.hurt.get("once"):
             number = self.hurt["errno"]
             raise OSError(number, os.strerror(number), name)
+        elif "vanish" in self.hurt:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if self.hurt["vanish"] == "a file":
+                Path(self.folder).touch()
         elif "errno" in self.hurt:
             _seccomp.fail(self.hurt["errno"], spare=self.pipe)
 

@@ -7,6 +7,7 @@ disk is replayed up to a point, and chance decides what of the unsynced rest is 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -58,6 +59,16 @@ class Power(Attack):
         work.look()
         if case["go on"]:
             work.go_on()
+
+    def smaller(self, case: Case) -> Iterator[Case]:
+        """Without going on, in the order of a journal, at earlier points."""
+        if case["go on"]:
+            yield case | {"go on": False}
+        if case["order"] != "journal":
+            yield case | {"order": "journal"}
+        for at in (0.25, 0.5, 0.75):
+            if round(case["at"] * at, 4) != case["at"]:
+                yield case | {"at": round(case["at"] * at, 4)}
 
 
 ATTACKS = (Power(),)
