@@ -3,8 +3,9 @@
 What is assumed, and no more: syncing a file makes its content and size last; syncing a folder makes
 the names in it last, and what was done to them before; a rename happens or does not. Whatever was
 not synced may have reached the disk or not. Of a file's content: nothing, a part, all, or its new
-size with zeros or old content in any block. Of names: either all up to some moment, as journals of
-ext4 and xfs have it, or so in each folder by itself, or any of them without the others.
+size with zeros or old content in any of the blocks that changed. Of names: either all up to some
+moment, as journals of ext4 and xfs have it, or so in each folder by itself, or any of them without
+the others.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class File:
             case "part":
                 return self._part(old, pending, random)
             case "blocks":
-                return _blocks(old, new, random)
+                cut = any(where is None for _, where, _ in pending)
+                return _blocks(old, new, random, cut)
         return old[: len(new)] + bytes(max(0, len(new) - len(old)))
 
     def _part(self, old: bytes, pending: list, random: Random) -> bytes:
@@ -74,14 +76,17 @@ def _change(content: bytearray, where: int | None, data: bytes) -> None:
     content[where : where + len(data)] = data
 
 
-def _blocks(old: bytes, new: bytes, random: Random) -> bytes:
-    """The new size, and in each block the old content, the new one or zeros."""
+def _blocks(old: bytes, new: bytes, random: Random, cut: bool) -> bytes:
+    """The new size, and in each block the new content or what was there before.
+
+    Behind the old end that is zeros; where the file had been cut before it was written anew, its
+    blocks are others, and zeros may be in any of them.
+    """
     content = bytearray(new)
     for start in range(0, len(new), BLOCK):
         end = min(len(new), start + BLOCK)
-        before = old[start:end].ljust(end - start, b"\0")
-        if new[start:end] != before:
-            content[start:end] = random.choice([new[start:end], before, bytes(end - start)])
+        before = bytes(end - start) if cut else old[start:end].ljust(end - start, b"\0")
+        content[start:end] = random.choice([new[start:end], before])
     return bytes(content)
 
 

@@ -350,7 +350,7 @@ class Predict(Operation):
     def act(self, folder: Path, shared: Path) -> int | None:
         output = self._output(folder)
         if self.kind == "npy":
-            write_mapped(output, (3, 400), _count)
+            write_mapped(output, (3, 4000), _count)
         elif importlib.util.find_spec("tyro"):
             case = ["--input", str(shared / "case.npz"), "--output", str(output)]
             more = ["--overwrite", "--device", "cpu"]

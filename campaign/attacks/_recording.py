@@ -25,10 +25,7 @@ RECORDED = ("train", "seeds", "fit", "save", "generate", "predict npz", "predict
 
 def make(folder: Path) -> None:
     """Record the operations into a folder."""
-    library = folder / "recorder.so"
-    compiler = shutil.which("cc") or "gcc"
-    command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE)]
-    subprocess.run([*command, "-ldl", "-lpthread"], check=True, capture_output=True)
+    library = compile_recorder(folder)
     command = [sys.executable, "-m", "campaign.attacks._recording", str(folder)]
     here = Path(__file__).parents[2]
     paths = os.pathsep.join([str(here), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -36,6 +33,15 @@ def make(folder: Path) -> None:
     done = subprocess.run(command, env=os.environ | added, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"operations cannot be recorded: {done.stderr[-1000:]}")
+
+
+def compile_recorder(folder: Path) -> Path:
+    """The library that listens."""
+    library = folder / "recorder.so"
+    compiler = shutil.which("cc") or "gcc"
+    command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE)]
+    subprocess.run([*command, "-ldl", "-lpthread"], check=True, capture_output=True)
+    return library
 
 
 def record(folder: Path) -> None:
