@@ -188,7 +188,9 @@ class Together(Attack):
         kill = draw_kill(random)
         while kill["by"] == "size":
             kill = draw_kill(random)
-        return {"changes": [kill | {"rank": random.randrange(2)}]}
+        rank = random.randrange(2)
+        # The second process writes nothing, so it has no events to be killed at.
+        return {"changes": [kill | {"rank": rank} | ({"by": "time"} if rank else {})]}
 
     def run(self, case: Case, place: Place) -> None:
         """Lost where they do not go on to the same end."""

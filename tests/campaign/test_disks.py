@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import save_file
 
 from campaign.attack import Lost, Place, nth_case
-from campaign.attacks import _mounts, _operations, _prepared, _seccomp, disks
+from campaign.attacks import _mounts, _operations, _own, _prepared, _seccomp, disks
 from campaign.attacks._victim import Foreign, Victim
 from ipot import files
 from ipot.data.store import Store
@@ -33,7 +33,7 @@ def plain(path):
 def shared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shared")
     (folder / "operations").mkdir()
-    wanted = (_operations.Generate(), _operations.Predict("npy"))
+    wanted = (_operations.Generate(), _own.Predict("npy"))
     _prepared.make(folder / "operations", {op.name: op for op in wanted})
     return folder
 
