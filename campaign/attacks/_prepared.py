@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -108,6 +109,9 @@ def cached(name: str, make: Callable[[Path], None]) -> Path:
         raise RuntimeError(f"{root} belongs to somebody else")
     target = root / f"{name}-{_sources()}"
     if not target.exists():
+        for old in root.iterdir():
+            if old.stat().st_mtime < time.time() - 86400:  # of other states of the sources
+                shutil.rmtree(old, ignore_errors=True)
         making = Path(tempfile.mkdtemp(dir=root, prefix=".making-"))
         try:
             make(making)
