@@ -57,7 +57,7 @@ def test_half_a_file_is_found(attack, monkeypatch):
 
 
 def test_a_state_that_is_not_restored_is_found(attack, monkeypatch):
-    monkeypatch.setattr(checkpoint, "load_optimizer", lambda optimizer, tensors: None)
+    monkeypatch.setattr(checkpoint, "load_optimizer", lambda *given: None)
     with pytest.raises(Lost, match="ended otherwise than undisturbed"):
         attack("train", {"by": "event", "at": 0.6, "signal": KILL})
 
@@ -164,7 +164,7 @@ def test_two_processes_of_one_training_that_go_on_otherwise_are_found(tmp_path, 
     kills._make_together(tmp_path / "together")
     place = Place(tmp_path, tmp_path / "scratch")
     place.scratch.mkdir()
-    monkeypatch.setattr(checkpoint, "load_optimizer", lambda optimizer, tensors: None)
+    monkeypatch.setattr(checkpoint, "load_optimizer", lambda *given: None)
     change = {"by": "event", "at": 0.6, "signal": KILL, "rank": 0}
     with pytest.raises(Lost, match="ended otherwise than undisturbed"):
         kills.Together().run({"changes": [change]}, place)
