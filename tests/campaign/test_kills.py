@@ -63,13 +63,14 @@ def test_a_state_that_is_not_restored_is_found(attack, monkeypatch):
 
 
 def test_rows_that_are_told_twice_are_found(attack, monkeypatch):
-    def started(self, path, *, resume_step=0):
-        self.path, self._board = path, None
-        if path.exists():
-            path.write_text(2 * path.read_text())
+    write = journal.Journal.write
 
-    monkeypatch.setattr(journal.Journal, "__init__", started)
-    with pytest.raises(Lost, match=r"ended otherwise than undisturbed: \.rows"):
+    def twice(self, row):
+        write(self, row)
+        write(self, row)
+
+    monkeypatch.setattr(journal.Journal, "write", twice)
+    with pytest.raises(Lost, match=r"metrics\.jsonl tells of some steps twice|otherwise.*rows"):
         attack("train", {"by": "event", "at": 0.7, "signal": KILL})
 
 
@@ -151,10 +152,8 @@ def test_a_build_that_never_comes_to_its_end_is_found(tmp_path, monkeypatch):
     kills.Builds().run({"changes": []}, place)
     _prepared.removed(place.scratch / "cache")
 
-    def fail(command):
-        raise OSError("no room")
-
-    monkeypatch.setattr(build, "_run", fail)
+    monkeypatch.setattr(build, "library", lambda: None)
+    monkeypatch.setattr(build, "why_not", lambda: "no room")
     with pytest.raises(Lost, match="no library after a kill: refused: RunError: no room"):
         kills.Builds().run({"changes": []}, place)
 
