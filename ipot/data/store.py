@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from ipot import files
@@ -140,7 +140,9 @@ class Store:
     def _write(self, path: Path, arrays: Fields) -> None:
         try:
             with files.atomic(path) as temporary:
-                save_file({k: v.detach().cpu().contiguous() for k, v in arrays.items()}, temporary)
+                ready = {k: v.detach().cpu().contiguous() for k, v in arrays.items()}
+                # Bytes, since `save_file` has a temporary file of its own, which a kill leaves.
+                temporary.write_bytes(save(ready))
         except (OSError, SafetensorError) as error:
             reason = getattr(error, "strerror", None) or error
             raise StoreError(

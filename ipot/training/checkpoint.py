@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from ipot import files, safe_read
@@ -25,7 +25,8 @@ def save(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
     ready = {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}
     try:
         with files.atomic(path) as temporary:
-            save_file(ready, temporary, metadata={"state": json.dumps(state)})
+            # Bytes, since `save_file` has a temporary file of its own, which a kill leaves.
+            temporary.write_bytes(to_bytes(ready, metadata={"state": json.dumps(state)}))
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise RunError(
