@@ -54,7 +54,7 @@ FLAGS = (
     # None of the liberties that would lose what is not a number.
     *("-fno-math-errno", "-ffp-contract=fast"),
 )
-SECONDS = 120
+SECONDS = 120.0
 """That a compiler may take for a part; for all of them it needs about ten."""
 OFF = "IPOT_NATIVE"
 """Set to 0, this variable of the environment leaves the library out."""
@@ -282,7 +282,7 @@ def _in_words(error: Exception) -> str:
         lines = error.stderr.decode(errors="replace").strip().splitlines()
         return f"the compiler failed: {lines[0] if lines else error.returncode}"
     if isinstance(error, subprocess.TimeoutExpired):
-        return f"the compiler took more than {SECONDS} s"
+        return f"the compiler took more than {SECONDS:g} s"
     if isinstance(error, OSError):
         return f"{error} (XDG_CACHE_HOME can name another folder)"
     return str(error)
