@@ -118,10 +118,13 @@ def _loaded(target: Path) -> ctypes.CDLL:
     """The library of this source on this machine, compiled if it is not there yet."""
     kept.prepare(target.parent)
     try:
-        return kept.load(target, KERNELS)
+        found = kept.load(target, KERNELS)
     except OSError:  # not there, damaged, or of a system that is no more: made anew
         _build(target)
-    return kept.load(target, KERNELS)
+        found = kept.load(target, KERNELS)
+    kept.sweep(target.parent)
+    lock.sweep(target.parent)
+    return found
 
 
 class _NoCompiler(Exception):
