@@ -213,10 +213,10 @@ def _made(folder: Path) -> list[Path]:
         raise RunError(f"out={folder} is a file. Choose another folder.")
     made = []
     try:
-        made = [p for p in (folder, *folder.parents) if not p.exists()]
-        files.make_folder(folder)
-        with tempfile.TemporaryFile(dir=folder):
-            return made
+        made = [p for p in (folder / TRAINING, folder, *folder.parents) if not p.exists()]
+        # No file to try it with, which a kill might leave: the lock is the first to be written.
+        files.make_folder(folder / TRAINING)
+        return made
     except OSError as error:
         _unmade(made)
         raise RunError(
