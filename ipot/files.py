@@ -124,6 +124,11 @@ def temporary_name(path: Path) -> Path:
     return path.with_name(f"{_beginning(path)}.{process.token()}-{secrets.token_hex(4)}.tmp")
 
 
+def is_temporary(name: str) -> bool:
+    """Whether `atomic` or `temporary_name` made this name, now or before a kill."""
+    return re.fullmatch(rf"\..+{_ENDING.pattern}", name) is not None
+
+
 def sweep(path: Path, newest: float) -> None:
     """Remove temporary files of `path` whose processes have died."""
     folder = str(path.parent)

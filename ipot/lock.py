@@ -128,6 +128,23 @@ def locked(
                 path.rmdir()
 
 
+def sweep(folder: Path) -> None:
+    """Remove the lock that a killed process has left, where nobody has it.
+
+    For those who only read: whoever takes the lock removes it in any case.
+    """
+    if os.path.lexists(folder / NAME):
+        # Somebody is at work, or may write here and we may not: theirs to remove.
+        with contextlib.suppress(Busy, RunError), locked(folder, "tidying up"):
+            pass
+
+
+def is_blank(folder: Path) -> bool:
+    """Whether a folder holds nothing but what a process leaves that is killed as it begins."""
+    names = (NAME, f"{NAME}-owner")
+    return all(p.name in names or files.is_temporary(p.name) for p in folder.iterdir())
+
+
 def _key(folder: Path, name: str) -> _Key:
     """A folder by its number, which stays when it is renamed."""
     found = folder.stat()

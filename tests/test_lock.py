@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from ipot import lock, process
+from ipot import files, lock, process
 from ipot.errors import Busy, RunError
 from ipot.lock import locked
 
@@ -89,6 +89,29 @@ def test_a_killed_process_blocks_nobody(tmp_path, kind):
         with locked(tmp_path, "x"):
             assert not attempt(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_lock_of_a_killed_process_is_swept_and_that_of_a_living_one_is_not(tmp_path):
+    with holding(tmp_path) as child:
+        lock.sweep(tmp_path)
+        assert not attempt(tmp_path)
+        os.kill(child, signal.SIGKILL)
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        assert list(tmp_path.iterdir())
+        lock.sweep(tmp_path)
+    assert not list(tmp_path.iterdir())
+    lock.sweep(tmp_path / "not there")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_kill_leaves_is_nothing_and_all_else_is_something(tmp_path):
+    for name in (".lock", ".lock-owner", files.temporary_name(tmp_path / "config.json").name):
+        (tmp_path / name).touch()
+    assert lock.is_blank(tmp_path)
+    for name in ("config.json", ".config.json.tmp", ".locked", ".hidden"):
+        (tmp_path / name).touch()
+        assert not lock.is_blank(tmp_path)
+        (tmp_path / name).unlink()
 
 
 def test_a_folder_that_was_made_for_nothing_is_gone(tmp_path):

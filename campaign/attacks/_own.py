@@ -19,6 +19,7 @@ from ipot import cli
 from ipot.commands import predict_own
 from ipot.config import Run
 from ipot.data.own import Dataset
+from ipot.errors import RunError
 from ipot.formats.arrays import write_mapped
 from ipot.own.fit import fit
 from ipot.saved.folder import is_saved
@@ -60,11 +61,17 @@ class Fit(Operation):
 
     def act(self, folder: Path, shared: Path) -> None:
         out, data = folder / "model", own_data(self.count)
-        if (out / "training" / "config.json").exists():
-            fit(data, resume=out, **HERE)
-        else:
-            training = {"save_seconds": 0.0, "batch": 8}
-            fit(data, out=out, epochs=2, model=TINY, training=training, **HERE)
+        # What is there does not tell which it must be: a save that was killed may have the run
+        # elsewhere for a moment, and only resume= looks for it there.
+        if out.exists():
+            try:
+                fit(data, resume=out, **HERE)
+                return
+            except RunError as error:
+                if "there is no run to go on with" not in str(error):
+                    raise
+        training = {"save_seconds": 0.0, "batch": 8}
+        fit(data, out=out, epochs=2, model=TINY, training=training, **HERE)
 
     def look(self, folder: Path, shared: Path, reference: Content | None) -> None:
         out = folder / "model"

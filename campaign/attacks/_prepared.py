@@ -37,11 +37,14 @@ LAZY = (
     *("ipot.models.deeponet", "ipot.models.fno", "ipot.formats.vtk", "typeguard", "_elementtree"),
     *("pyarrow.parquet", "dateutil.parser", "encodings.cp437", "PIL.PngImagePlugin"),
 )
-"""What operations import when they come to it: done here, before any fork."""
+"""What operations import when they come to it."""
 
-for _name in LAZY:
-    with suppress(ImportError):
-        importlib.import_module(_name)
+
+def warm() -> None:
+    """Import all of that before any fork."""
+    for name in LAZY:
+        with suppress(ImportError):
+            importlib.import_module(name)
 
 
 def operations() -> dict[str, Operation]:
@@ -49,19 +52,21 @@ def operations() -> dict[str, Operation]:
     return {op.name: op for op in ALL if op.possible()}
 
 
-def prepare(shared: Path) -> None:
-    """Data of every operation, and how it ends undisturbed; kept for the same sources."""
-    link(shared / "operations", cached("operations", lambda made: make(made, operations())))
+def made(shared: Path, operation: Operation) -> Path:
+    """Data of an operation, and how it ends undisturbed.
+
+    Made by the first case that needs it, and kept for the same sources: a short campaign draws only
+    some of the operations.
+    """
+    if (given := shared / "operations").exists():
+        return given
+    name = operation.name.replace(" ", "-")
+    return cached(name, lambda folder: make(folder, {operation.name: operation}))
 
 
-def home(shared: Path, operation: Operation) -> Path:
+def home(made: Path, operation: Operation) -> Path:
     """Where an operation finds what it reads."""
-    return shared / "operations" / operation.name.split()[0]
-
-
-def measured(shared: Path, operation: Operation) -> dict[str, Any]:
-    """How an undisturbed run went: see `facts`."""
-    return read(shared / "operations" / KEPT)[operation.name]
+    return made / operation.name.split()[0]
 
 
 @cache
@@ -165,8 +170,9 @@ class Work:
 
     def __init__(self, name: str, shared: Path, scratch: Path) -> None:
         self.operation = operations()[name]
-        self.shared, self.folder = home(shared, self.operation), scratch / "work"
-        self.measured = measured(shared, self.operation)
+        kept = made(shared, self.operation)
+        self.shared, self.folder = home(kept, self.operation), scratch / "work"
+        self.measured = read(kept / KEPT)[name]
         self.reference = self.measured["content"] if self.operation.exact else None
 
     def start(self) -> None:

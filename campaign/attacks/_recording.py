@@ -47,8 +47,6 @@ def compile_recorder(folder: Path) -> Path:
 def record(folder: Path) -> None:
     """In the process that was made for it: each operation once."""
     call = ctypes.CDLL(None).ipot_record
-    shared = folder / "shared"
-    _prepared.prepare(shared)
     for name, operation in _prepared.operations().items():
         if name not in RECORDED:
             continue
@@ -56,7 +54,7 @@ def record(folder: Path) -> None:
         place.mkdir()
         work = place / "work"
         work.mkdir()
-        home = _prepared.home(shared, operation)
+        home = _prepared.home(_prepared.made(folder, operation), operation)
         operation.start(work, home)
         shutil.copytree(work, place / "before")
         inodes = {str(p.relative_to(work)): p.stat().st_ino for p in work.rglob("*")}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 from functools import cache
-from pathlib import Path
 from random import Random
 
 from campaign.attack import Attack, Case, Lost, Place
@@ -29,9 +28,9 @@ class Disks(Attack):
     seconds = 60.0
     limited = False
 
-    def prepare(self, shared: Path) -> None:
-        """As for kills."""
-        _prepared.prepare(shared)
+    def warm(self) -> None:
+        """What operations import."""
+        _prepared.warm()
 
     def draw(self, random: Random) -> Case:
         """An operation and its faults."""
@@ -122,9 +121,9 @@ class Clocks(Attack):
     seconds = 60.0
     limited = False
 
-    def prepare(self, shared: Path) -> None:
-        """As for kills."""
-        _prepared.prepare(shared)
+    def warm(self) -> None:
+        """What operations import."""
+        _prepared.warm()
 
     def draw(self, random: Random) -> Case:
         """An operation, and by how much the clock jumps at which of its readings."""

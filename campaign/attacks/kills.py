@@ -48,9 +48,9 @@ class Kills(Attack):
     seconds = 60.0
     limited = False
 
-    def prepare(self, shared: Path) -> None:
-        """What all operations read, and how each of them ends."""
-        _prepared.prepare(shared)
+    def warm(self) -> None:
+        """What operations import."""
+        _prepared.warm()
 
     def draw(self, random: Random) -> Case:
         """An operation and its kills; sometimes the clock is another when it goes on."""
@@ -90,9 +90,9 @@ class Pairs(Attack):
     seconds = 60.0
     limited = False
 
-    def prepare(self, shared: Path) -> None:
-        """As for single kills."""
-        _prepared.prepare(shared)
+    def warm(self) -> None:
+        """What operations import."""
+        _prepared.warm()
 
     def draw(self, random: Random) -> Case:
         """What they do, how much later the second begins, whether a run is there already, and how

@@ -33,9 +33,12 @@ class Power(Attack):
             return "there is no /proc"
         return None if shutil.which("cc") or shutil.which("gcc") else "there is no C compiler"
 
+    def warm(self) -> None:
+        """What operations import."""
+        _prepared.warm()
+
     def prepare(self, shared: Path) -> None:
         """Record all operations, where that has not been done for these sources."""
-        _prepared.prepare(shared)
         _prepared.link(shared / "records", _prepared.cached("records", _recording.make))
 
     def draw(self, random: Random) -> Case:

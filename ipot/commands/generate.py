@@ -12,7 +12,7 @@ from ipot.commands.settings import parse_with_settings, split_names
 from ipot.data.store import Fields, Store
 from ipot.device import choose
 from ipot.errors import DataError, UnknownName, Unsupported
-from ipot.lock import NAME, locked
+from ipot.lock import is_blank, locked
 from ipot.problems.base import SPLITS, GridProblem, Problem
 from ipot.recipes.experiment import Experiment, experiment
 
@@ -110,7 +110,7 @@ def _check(problem: Problem, flags: Any) -> None:
         raise Unsupported(f"{problem.name} has no published layout to write: leave --format out")
     if original != (flags.out is not None):
         raise Unsupported("--format original and --out DIR go together: give both or neither")
-    if original and any(path.name != NAME for path in flags.out.iterdir()):
+    if original and not is_blank(flags.out):
         raise DataError(
             f"{flags.out} is not empty: files there would be replaced or mixed with these. Choose "
             "another --out, or empty it; all --splits are written together."

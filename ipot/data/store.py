@@ -24,9 +24,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from ipot import files
+from ipot import files, lock
 from ipot.errors import StoreError
-from ipot.lock import locked
 from ipot.safe_read import regular_file
 
 Fields = dict[str, Tensor]
@@ -83,8 +82,10 @@ class Store:
         folder = self.folder(recipe)
         if self.count(recipe) < count:
             self._prepare(folder, recipe)
-            with locked(folder, "generating data", wait=True):
+            with lock.locked(folder, "generating data", wait=True):
                 self._fill(recipe, count, make, piece, bytes_each, report)
+        else:
+            lock.sweep(folder)
         return _read(folder, count)
 
     def _fill(

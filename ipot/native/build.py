@@ -54,7 +54,7 @@ FLAGS = (
     # None of the liberties that would lose what is not a number.
     *("-fno-math-errno", "-ffp-contract=fast"),
 )
-SECONDS = 120
+SECONDS = 120.0
 """That a compiler may take for a part; for all of them it needs about ten."""
 OFF = "IPOT_NATIVE"
 """Set to 0, this variable of the environment leaves the library out."""
@@ -118,10 +118,13 @@ def _loaded(target: Path) -> ctypes.CDLL:
     """The library of this source on this machine, compiled if it is not there yet."""
     kept.prepare(target.parent)
     try:
-        return kept.load(target, KERNELS)
+        found = kept.load(target, KERNELS)
     except OSError:  # not there, damaged, or of a system that is no more: made anew
         _build(target)
-    return kept.load(target, KERNELS)
+        found = kept.load(target, KERNELS)
+    kept.sweep(target.parent)
+    lock.sweep(target.parent)
+    return found
 
 
 class _NoCompiler(Exception):
@@ -282,7 +285,7 @@ def _in_words(error: Exception) -> str:
         lines = error.stderr.decode(errors="replace").strip().splitlines()
         return f"the compiler failed: {lines[0] if lines else error.returncode}"
     if isinstance(error, subprocess.TimeoutExpired):
-        return f"the compiler took more than {SECONDS} s"
+        return f"the compiler took more than {SECONDS:g} s"
     if isinstance(error, OSError):
         return f"{error} (XDG_CACHE_HOME can name another folder)"
     return str(error)

@@ -22,6 +22,7 @@ from ipot.errors import RunError
 MARK = b"ipot sha256 "
 """Before the hash, at the end of the file. A loader reads what headers point to, and not this."""
 TRAILER = len(MARK) + hashlib.sha256().digest_size
+WORKSHOP = "build"
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -137,12 +138,22 @@ def keep(made: Path, target: Path) -> None:
 @contextlib.contextmanager
 def workshop(folder: Path) -> Iterator[Path]:
     """A folder of this process in which to compile; those of processes that died are removed."""
-    place = folder / "build"
-    for left in files.left_behind(place):
-        shutil.rmtree(left, ignore_errors=True)
-    here = files.temporary_name(place)
+    sweep(folder)
+    here = files.temporary_name(folder / WORKSHOP)
     here.mkdir(mode=0o700)
     try:
         yield here
     finally:
         shutil.rmtree(here, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the workshops of processes that died, though their compilers may still be at work."""
+    place = folder / WORKSHOP
+    with contextlib.suppress(OSError):
+        for left in files.left_behind(place):
+            # First out of the sight of its compilers: they can make nothing in it any more.
+            aside = files.temporary_name(place)
+            with contextlib.suppress(OSError):  # somebody else was quicker
+                os.rename(left, aside)
+                shutil.rmtree(aside, ignore_errors=True)

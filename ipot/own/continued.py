@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ipot import files
+from ipot import files, lock
 from ipot.config import Run, environment, from_dict, to_dict
 from ipot.data.own import Dataset
 from ipot.data.own_given import path_given
 from ipot.errors import RunError
-from ipot.lock import NAME, locked
+from ipot.lock import locked
 from ipot.models.ipot import Config
 from ipot.own.sizing import Plan
 from ipot.saved.config_file import read_json
@@ -213,10 +213,10 @@ def _made(folder: Path) -> list[Path]:
         raise RunError(f"out={folder} is a file. Choose another folder.")
     made = []
     try:
-        made = [p for p in (folder, *folder.parents) if not p.exists()]
-        files.make_folder(folder)
-        with tempfile.TemporaryFile(dir=folder):
-            return made
+        made = [p for p in (folder / TRAINING, folder, *folder.parents) if not p.exists()]
+        # No file to try it with, which a kill might leave: the lock is the first to be written.
+        files.make_folder(folder / TRAINING)
+        return made
     except OSError as error:
         _unmade(made)
         raise RunError(
@@ -225,9 +225,9 @@ def _made(folder: Path) -> list[Path]:
 
 
 def _is_blank(folder: Path) -> bool:
-    """Whether nothing is there, or nothing but the lock of a fit that had not begun yet."""
+    """Whether nothing is there, or nothing but what a fit left that was killed as it began."""
     training = folder / TRAINING
-    begun = training.is_dir() and any(path.name != NAME for path in training.iterdir())
+    begun = training.is_dir() and not lock.is_blank(training)
     return not begun and all(path == training and path.is_dir() for path in folder.iterdir())
 
 

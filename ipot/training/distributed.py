@@ -64,7 +64,7 @@ class World:
         first = self._reduce(step if step >= 0 else NEVER, dist.ReduceOp.MIN)
         return -1 if first == NEVER else int(first)
 
-    def _reduce(self, value: float, how: dist.ReduceOp) -> float:
+    def _reduce(self, value: int | float, how: dist.ReduceOp) -> int | float:
         # On the CPU where there is a way: errors are raised there, and do not end the process.
         device = "cpu" if "cpu:" in dist.get_backend_config() else "cuda"
         kind = torch.long if isinstance(value, int) else torch.float64

@@ -52,6 +52,14 @@ def test_pieces_are_made_once_and_read_afterwards(tmp_path, make):
     assert store.count(RECIPE) == 10
 
 
+def test_a_lock_that_a_kill_left_goes_when_all_samples_are_there(tmp_path, make):
+    store = Store(tmp_path)
+    fetch(store, 3, make)
+    (store.folder(RECIPE) / ".lock").write_text("{}")
+    fetch(store, 3, make)
+    assert not (store.folder(RECIPE) / ".lock").exists()
+
+
 def test_a_larger_count_goes_on_where_the_smaller_ended(tmp_path, make):
     store = Store(tmp_path)
     fetch(store, 3, make)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -11,6 +12,7 @@ import time
 
 import pytest
 
+from ipot import lock
 from ipot.errors import IpotError
 from ipot.native import build, kept
 from native.test_build import command, without
@@ -116,6 +118,44 @@ def test_a_workshop_that_a_killed_process_left_is_removed(folder):
         assert list(folder.iterdir()) == [here]
         assert mode(here) == 0o700
     assert not list(folder.iterdir())
+
+
+def killed_in_a_workshop(folder):
+    """A process that dies while it compiles, with its lock."""
+    child = os.fork()
+    if not child:
+        with lock.locked(folder, "compiling"), kept.workshop(folder) as here:
+            (here / "attend.o").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    return len(list(folder.iterdir()))
+
+
+def test_what_a_killed_process_left_goes_though_the_library_is_there(anew, monkeypatch, tmp_path):
+    """As where another process made it, or the kill came when it was made."""
+    monkeypatch.setenv("CXX", command(tmp_path / "c++", "echo 1"))
+    monkeypatch.setattr(kept, "load", lambda path, names: kept.ctypes.CDLL(None))
+    kept.prepare(anew)
+    assert killed_in_a_workshop(anew) == 2
+    with kept.workshop(anew) as living:
+        assert killed_in_a_workshop(anew) == 3
+        assert build.library() is not None
+        assert list(anew.iterdir()) == [living]
+
+
+def test_a_compiler_that_lives_on_makes_nothing_in_a_workshop_that_is_swept(folder, monkeypatch):
+    killed_in_a_workshop(folder)
+    (left,) = folder.glob(".build*")
+    remove = shutil.rmtree
+
+    def with_a_compiler(path, **options):
+        with contextlib.suppress(FileNotFoundError):
+            (left / "late.o").touch()
+        remove(path, **options)
+
+    monkeypatch.setattr(kept.shutil, "rmtree", with_a_compiler)
+    kept.sweep(folder)
+    assert not list(folder.glob(".build*"))
 
 
 # ---- interrupted

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import signal
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from training.toys import Kill, assert_same_run
 
 import ipot
+from ipot import process
 from ipot.data.own import Dataset
 from ipot.errors import DataError, RunError, Unsupported
 from ipot.own import fit as fitting
@@ -244,6 +246,17 @@ def test_a_folder_that_is_taken_is_refused_before_any_work(tmp_path, monkeypatch
     with pytest.raises(RunError, match="cannot be written to"):
         quick(tiny.data("mesh"), out="/proc/ipot/model")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "full"]
+
+
+def test_a_fit_that_was_killed_as_it_began_is_begun_again(tmp_path):
+    """Before its settings were whole: there is nothing to go on with, nor in the way."""
+    training = tmp_path / "model" / "training"
+    training.mkdir(parents=True)
+    dead = f"{process.machine()}-{os.getpid()}-1"  # this number, of an earlier process
+    (training / ".lock").write_text("{}")
+    (training / f".config.json.{dead}-00000000.tmp").write_text('{"format')
+    quick(tiny.data("mesh"), out=tmp_path / "model")
+    assert not list(tmp_path.rglob(".*"))
 
 
 def test_no_folder_is_left_where_the_data_are_refused(tmp_path):
