@@ -109,9 +109,10 @@ def refuse_beyond_memory(name: str, config: Any, spec: Spec) -> None:
         values = value if isinstance(value, list | tuple) else (value,)
         if any(isinstance(v, int) and abs(v) > LARGEST_SIDE for v in values):
             raise RunError(f"model.{setting} is {value}: {LARGEST_SIDE} is the most. Choose less.")
+    seen = seen_spec(spec)  # computed from numbers, which the device `meta` does not have
     try:
         with torch.device("meta"), _at_most(MOST_TENSORS):
-            model = registry.find("models", name)(config, seen_spec(spec))
+            model = registry.find("models", name)(config, seen)
     except _TooLarge as error:
         raise RunError(
             f"the settings of {name} make a model of more than {MOST_TENSORS} tensors. Choose "
