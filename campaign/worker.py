@@ -208,9 +208,14 @@ def _status(name: str) -> int:
 
 
 def _innermost(error: BaseException) -> str:
-    """The kind of an error and the last line of ours that it passed through."""
+    """The kind of an error and the last line of ours that it passed through.
+
+    An error that was raised in another process says by `where` what that line was.
+    """
     if isinstance(error, Lost) and error.kind:
         return f"Lost: {error.kind}"
+    if where := getattr(error, "where", ""):
+        return str(where)
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if "/ipot/" in f.filename or "/campaign/" in f.filename]
     last = (ours or frames)[-1]

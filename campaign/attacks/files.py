@@ -29,7 +29,7 @@ from campaign.attacks._doors_runs import RUN_DOORS
 from campaign.attacks._mutate import GENERIC, NEUTRAL, Around, Tree, mutated, read_tree, write_tree
 from campaign.attacks._secrets import make_secrets
 
-CHECKSUMS = False
+CHECKSUMS = True
 """Whether saved models say what their bytes must be: then a change is refused or has no effect. Off
 until they do."""
 ALL_SEEDS = (*_seeds.SEEDS, *_seeds_labelled.SEEDS, *_seeds_runs.SEEDS)

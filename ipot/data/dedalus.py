@@ -99,6 +99,11 @@ def _scale(path: Path, task: h5py.Dataset, axis: int) -> np.ndarray:
     """The first scale that is attached to an axis."""
     dimension = task.dims[axis]
     values = np.ravel(dimension[0][...]) if len(dimension) else np.empty(0)
+    if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
+        raise DataError(
+            f"the scale of axis {axis} ({AXES[axis]}) of {task.name} in {path} must hold finite "
+            f"real numbers, got {values.dtype}: fetch or write the file again."
+        )
     if len(values) != task.shape[axis]:
         raise DataError(
             f"{task.name} of {path} must have a scale for its axis {axis} ({AXES[axis]}) with "

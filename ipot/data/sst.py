@@ -54,6 +54,12 @@ def read(place: Path) -> Record:
     """The record from the original file, or from the folder that holds it."""
     path = place / ORIGINAL if place.is_dir() else place
     arrays = _arrays(path, ARRAYS)
+    # Before they become text, which takes up to forty bytes for each.
+    if arrays["date"].shape != arrays["sst"].shape[:1]:
+        raise DataError(
+            f"{path}: `date` must list the weeks of `sst`, got {arrays['date'].shape} for "
+            f"{arrays['sst'].shape}. The file is cut short or another one."
+        )
     try:
         day = arrays["date"].astype("U10").astype("datetime64[D]")
     except ValueError as error:

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from ipot import files
@@ -140,7 +140,9 @@ class Store:
     def _write(self, path: Path, arrays: Fields) -> None:
         try:
             with files.atomic(path) as temporary:
-                save_file({k: v.detach().cpu().contiguous() for k, v in arrays.items()}, temporary)
+                ready = {k: v.detach().cpu().contiguous() for k, v in arrays.items()}
+                # Bytes, since `save_file` has a temporary file of its own, which a kill leaves.
+                temporary.write_bytes(save(ready))
         except (OSError, SafetensorError) as error:
             reason = getattr(error, "strerror", None) or error
             raise StoreError(
@@ -159,22 +161,33 @@ def _pieces(folder: Path) -> list[tuple[int, int, Path]]:
     for path in folder.glob("*.safetensors"):
         if match := re.fullmatch(r"(\d+)-(\d+)", path.stem):
             found.append((int(match[1]), -int(match[2]), path))
-    chain, have = [], 0
+    chain, have, first = [], 0, None
     for start, minus_stop, path in sorted(found):
-        if start == have and -minus_stop > have and _readable(path):
+        if start != have or -minus_stop <= have:
+            continue
+        fields = _fields(path, -minus_stop - start)
+        first = fields if first is None else first
+        if fields is not None and fields == first:
             chain.append((start, -minus_stop, path))
             have = -minus_stop
     return chain
 
 
-def _readable(path: Path) -> bool:
-    """Whether the file is whole: its header gives the length that the file must have."""
+def _fields(path: Path, samples: int) -> dict[str, tuple[str, list[int]]] | None:
+    """Type and shape of one sample of every field, from the header of a piece.
+
+    None where the file is not whole, or has another number of samples than its name says.
+    """
     try:
         regular_file(path, error=StoreError)  # opening a pipe would wait for ever
-        with safe_open(path, "pt"):
-            return True
+        with safe_open(path, "pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            shapes = {name: s.get_shape() for name, s in slices.items()}
+            if not shapes or any(shape[:1] != [samples] for shape in shapes.values()):
+                return None
+            return {name: (slices[name].get_dtype(), shapes[name][1:]) for name in sorted(slices)}
     except (SafetensorError, OSError, StoreError):
-        return False
+        return None
 
 
 def _read(folder: Path, count: int) -> Fields:
@@ -182,7 +195,18 @@ def _read(folder: Path, count: int) -> Fields:
     for start, stop, path in _pieces(folder):
         if start < count:
             arrays = load_file(path)
+            for name, array in arrays.items():
+                if not torch.isfinite(array).all():
+                    raise StoreError(
+                        f"{path}: {name} holds numbers that are not finite, which were never "
+                        "written: the file is damaged. Remove it, and it is made again."
+                    )
             pieces.append(
                 {k: v[: count - start] for k, v in arrays.items()} if stop > count else arrays
             )
+    if sum(len(next(iter(p.values()))) for p in pieces) < count:
+        raise StoreError(
+            f"the pieces in {folder} do not go together: the first or a later one is damaged, with "
+            "fields of other shapes. Remove that folder, and the data are made again."
+        )
     return {name: torch.cat([p[name] for p in pieces]) for name in pieces[0]}

@@ -45,7 +45,19 @@ def own_arrays(arrays: Mapping[str, Any], source: str, kind: str, *, one: bool =
     others = [name for name in arrays if name not in (*OWN, *NAMES)]
     notes = [f"{', '.join(others)}: left alone beside the arrays of our layout"] if others else []
     units = {n: str(u) for n in OWN if (u := getattr(arrays.get(n), "units", ""))}
+    _refuse_empty(told, source)
     return Arrays(**told, units=units, kind=kind, source=source, notes=tuple(notes))
+
+
+def _refuse_empty(told: Mapping[str, Any], source: str) -> None:
+    """Refuse arrays without a number: every size of the others is counted by theirs."""
+    for name, given in told.items():
+        for array in given if isinstance(given, list) else [given]:
+            if 0 in getattr(array, "shape", ()):
+                raise DataError(
+                    f"{source}: {name} is empty, with the shape {tuple(array.shape)}. Write an "
+                    "array with numbers, or leave it out."
+                )
 
 
 def named_cases(

@@ -47,7 +47,7 @@ def open_series(where: Path | str) -> Any:
             groups.setdefault(tuple(sorted(map(str, part.data_vars))), []).append(part)
         joined = [_along_time(xr, group) for group in groups.values()]
         return xr.merge(joined, join="exact", compat="override")
-    except (ValueError, xr.AlignmentError) as error:
+    except (ValueError, TypeError, xr.AlignmentError) as error:  # times of unlike kinds
         names = ", ".join(p.name for p in paths[:4])
         raise DataError(
             f"{where}: {len(paths)} files do not go together "

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from ipot.errors import RunError
@@ -19,7 +19,7 @@ from ipot.safe_read import regular_file
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write them; those that share memory are written each by itself."""
     ready = {n: t.detach().to("cpu", copy=True).contiguous() for n, t in tensors.items()}
-    save_file(ready, path, metadata={"format": "pt"})
+    path.write_bytes(save(ready, metadata={"format": "pt"}))
 
 
 def read_shapes(path: Path) -> Shapes:

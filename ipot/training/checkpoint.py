@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from ipot import files, safe_read
@@ -25,7 +25,8 @@ def save(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
     ready = {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}
     try:
         with files.atomic(path) as temporary:
-            save_file(ready, temporary, metadata={"state": json.dumps(state)})
+            # Bytes, since `save_file` has a temporary file of its own, which a kill leaves.
+            temporary.write_bytes(to_bytes(ready, metadata={"state": json.dumps(state)}))
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise RunError(
@@ -86,6 +87,12 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], where: Path | str
     odd = [n for n in own if own[n].is_floating_point() != tensors[n].is_floating_point()]
     if odd:
         raise RunError(f"the weights in {where} do not fit this model (other type: {odd[0]})")
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise RunError(
+                f"{where}: {name} holds numbers that are not finite. The file is damaged: put a "
+                "copy of it back, or train again."
+            )
     model.load_state_dict(tensors)
 
 

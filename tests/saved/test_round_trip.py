@@ -14,9 +14,9 @@ from ipot import registry
 from ipot.data.own_layout import Layout
 from ipot.errors import RunError
 from ipot.evaluation.predict import predict
+from ipot.models import _shapes
 from ipot.recipes.experiment import build_model
 from ipot.samples import collate
-from ipot.saved import weights
 from ipot.saved.facts_json import from_dict, plain, spec_from_dict, spec_to_dict, to_dict
 from ipot.saved.folder import read_folder, read_saved, write_folder
 from ipot.spec import Need, Spec
@@ -108,8 +108,8 @@ def test_what_a_model_holds_is_known_before_it_is_built(name):
     )
     kind = registry.module("models", name).Config()
     assert from_dict(type(kind), json.loads(json.dumps(to_dict(kind))), "here") == kind
-    built = weights.shapes_of(build_model(name, kind, spec).state_dict())
-    assert weights.wanted_shapes(name, kind, spec, built, "here") == built
+    built = _shapes.shapes_of(build_model(name, kind, spec).state_dict())
+    assert _shapes.wanted_shapes(name, kind, spec, built, "here") == built
 
 
 @pytest.mark.parametrize("name", ["burgers", "darcy", "sst", "era5_synthetic"])

@@ -1,0 +1,172 @@
+"""Operations on data of somebody's own: fitting, saving, answering in every format."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import ipot
+from campaign.attack import Lost
+from campaign.attacks._contents import Content, digest, digest_file, run_content, unclocked
+from campaign.attacks._operations import HERE, TINY, Operation
+from ipot import cli
+from ipot.commands import predict_own
+from ipot.config import Run
+from ipot.data.own import Dataset
+from ipot.formats.arrays import write_mapped
+from ipot.own.fit import fit
+from ipot.saved.folder import is_saved
+from ipot.training import checkpoint, journal
+
+
+def waves(count: int) -> dict[str, np.ndarray]:
+    """Data of somebody's own."""
+    random = np.random.default_rng(3)
+    points, phases = random.random((12, 2)), random.random((count, 1))
+    along = 6 * points.sum(-1)[None]
+    return {"points": points, "values": np.cos(along + phases), "targets": np.sin(along - phases)}
+
+
+@cache
+def own_data(count: int) -> Dataset:
+    """The same as a data set, once in a process."""
+    return Dataset.from_arrays(**waves(count))
+
+
+def model_content(path: Path) -> Content:
+    """A saved model, in terms that can be compared."""
+    model = ipot.load(path, device="cpu")
+    bounds = {} if model.bounds is None else model.bounds.state()
+    tensors = {k: v for k, v in bounds.items() if isinstance(v, torch.Tensor)}
+    told = json.loads((path / "config.json").read_text())
+    return {
+        "weights": digest(model.model.state_dict()),
+        "bounds": digest(tensors),
+        "config": unclocked(told),
+    }
+
+
+class Fit(Operation):
+    """`ipot.fit(out=...)`, then `ipot.fit(resume=...)`."""
+
+    name = "fit"
+    count = 31
+
+    def act(self, folder: Path, shared: Path) -> None:
+        out, data = folder / "model", own_data(self.count)
+        if (out / "training" / "config.json").exists():
+            fit(data, resume=out, **HERE)
+        else:
+            training = {"save_seconds": 0.0, "batch": 8}
+            fit(data, out=out, epochs=2, model=TINY, training=training, **HERE)
+
+    def look(self, folder: Path, shared: Path, reference: Content | None) -> None:
+        out = folder / "model"
+        look_at_fit(out / "training", None if reference is None else reference["run"])
+        if is_saved(out):
+            found = model_content(out)
+            if reference is not None and found != reference["model"]:
+                raise Lost("the saved model is another than that of an undisturbed fit")
+
+    def content(self, folder: Path) -> Content:
+        out = folder / "model"
+        return {"model": model_content(out), "run": run_content(out / "training")}
+
+
+def look_at_fit(path: Path, reference: Content | None) -> None:
+    """The run inside a fit: its settings are no experiment's, so `restore` cannot read it."""
+    run = Run(path)
+    if not run.config_file.exists():
+        return
+    run.config()
+    for file in (run.last, run.best):
+        if file.exists():
+            checkpoint.load(file)
+    rows = unclocked(journal.read(run.metrics))
+    if reference is not None and any(row not in reference["rows"] for row in rows):
+        raise Lost(f"metrics.jsonl has rows that no undisturbed run has: {rows}")
+
+
+class Save(Operation):
+    """`model.save(..., overwrite=True)` over another model, whose run lies in the folder."""
+
+    name = "save"
+
+    def prepare(self, shared: Path) -> None:
+        for name, seed in (("old", 1), ("new", 2)):
+            model = fit(own_data(12), epochs=1, model=TINY, seed=seed, **HERE)
+            model.save(shared / name)
+
+    def start(self, folder: Path, shared: Path) -> None:
+        shutil.copytree(shared / "old", folder / "model")
+        (folder / "model" / "training").mkdir()
+        (folder / "model" / "training" / "kept.txt").write_text("the run\n")
+
+    def act(self, folder: Path, shared: Path) -> None:
+        ipot.load(shared / "new", device="cpu").save(folder / "model", overwrite=True)
+
+    def look(self, folder: Path, shared: Path, reference: Content | None) -> None:
+        found = model_content(folder / "model")
+        if found not in [model_content(shared / name) for name in ("old", "new")]:
+            raise Lost("the folder holds neither the old model nor the new one")
+
+    def content(self, folder: Path) -> Content:
+        kept = digest_file(folder / "model" / "training" / "kept.txt")
+        return model_content(folder / "model") | {"kept": kept}
+
+
+class Predict(Operation):
+    """`ipot predict --output`, over an older answer."""
+
+    def __init__(self, kind: str, library: str = "numpy") -> None:
+        self.kind, self.library = kind, library
+        self.name = f"predict {kind}"
+
+    def possible(self) -> bool:
+        return importlib.util.find_spec(self.library) is not None
+
+    def prepare(self, shared: Path) -> None:
+        fit(own_data(12), epochs=1, model=TINY, **HERE).save(shared / "model")
+        given = waves(1)
+        np.savez(shared / "case.npz", points=given["points"], values=given["values"])
+        (shared / "old").write_bytes(b"an older answer\n" * 40)
+
+    def start(self, folder: Path, shared: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        shutil.copy(shared / "old", self._output(folder))
+
+    def act(self, folder: Path, shared: Path) -> int | None:
+        output = self._output(folder)
+        if self.kind == "npy":
+            write_mapped(output, (3, 4000), _count)
+        elif importlib.util.find_spec("tyro"):
+            case = ["--input", str(shared / "case.npz"), "--output", str(output)]
+            more = ["--overwrite", "--device", "cpu"]
+            return cli.main(["predict", str(shared / "model"), *case, *more])
+        else:
+            model = ipot.load(shared / "model", device="cpu")
+            predict_own.answer_own(model, shared / "case.npz", None, output)
+        return None
+
+    def look(self, folder: Path, shared: Path, reference: Content | None) -> None:
+        found = digest_file(self._output(folder))
+        new = None if reference is None else reference["answer"]
+        if found not in (digest_file(shared / "old"), new):
+            raise Lost(f"the answer is neither the old one nor the new one, but {found}")
+
+    def content(self, folder: Path) -> Content:
+        return {"answer": digest_file(self._output(folder))}
+
+    def _output(self, folder: Path) -> Path:
+        return folder / f"answer.{self.kind}"
+
+
+def _count(array: np.ndarray) -> np.ndarray:
+    array[:] = np.arange(array.size, dtype=np.float32).reshape(array.shape)
+    return array

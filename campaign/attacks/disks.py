@@ -1,0 +1,155 @@
+"""Disks that are full, fail, are read-only or vanish; clocks that jump.
+
+An operation that meets a fault ends in an error of ipot's own, with the old state intact, and goes
+on to the same bits when the fault is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from campaign.attack import Attack, Case, Lost, Place
+from campaign.attacks import _mounts, _prepared, _seccomp
+from campaign.attacks._victim import Ended, Foreign, Hurt, Victim
+from campaign.attacks.kills import draw_kill, draw_operation
+
+NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+HOUR = 3600.0
+
+
+class Disks(Attack):
+    """One operation meets one or several faults, one after another."""
+
+    name = "faults: disks"
+    counted = "faults"
+    share = 3.5
+    seconds = 60.0
+    limited = False
+
+    def prepare(self, shared: Path) -> None:
+        """As for kills."""
+        _prepared.prepare(shared)
+
+    def draw(self, random: Random) -> Case:
+        """An operation and its faults."""
+        count = 1 if random.random() < 0.8 else random.randint(2, 3)
+        return {
+            "operation": draw_operation(random),
+            "changes": [_draw_fault(random) for _ in range(count)],
+        }
+
+    def run(self, case: Case, place: Place) -> None:
+        """Lost where the old state is damaged, or going on ends otherwise."""
+        work = _prepared.Work(case["operation"], place.shared, place.scratch)
+        if any(fault["by"] == "tmpfs" for fault in case["changes"]):
+            if _mounts.why_not() is None:
+                _heard(Victim(lambda: _small_disk(work, case["changes"]), place.scratch).wait())
+            return
+        work.start()
+        for fault in case["changes"]:
+            _meet(work, fault)
+        work.go_on()
+
+
+def _draw_fault(random: Random) -> Hurt:
+    """What goes wrong, and when."""
+    moment = {"by": "event", "at": round(random.random(), 4)}
+    match random.choices(["size", "once", "on", "vanish", "tmpfs"], [3, 4, 6, 1, 2])[0]:
+        case "size":
+            return {"by": "size error", "at": int(2 ** random.uniform(0, 17))}
+        case "once":
+            return moment | {"errno": random.choice(NUMBERS), "once": True}
+        case "on":
+            return moment | {"errno": random.choice(NUMBERS)}
+        case "vanish":
+            return moment | {"vanish": random.choice(["removed", "a file"])}
+    return {"by": "tmpfs", "at": int(2 ** random.uniform(12, 19))}
+
+
+def _meet(work: _prepared.Work, fault: Hurt) -> None:
+    """Let an operation meet a fault, and look at what it leaves."""
+    if "errno" in fault and not fault.get("once") and not _filters():
+        fault = fault | {"once": True}
+    ended = work.victim(fault).wait()
+    if ended.how == "foreign":
+        raise Foreign(ended)
+    if ended.how == "killed":
+        raise Lost(f"it died of a fault of the disk: {ended.said}")
+    if "vanish" in fault:
+        # Nothing is left to be intact: it begins anew.
+        _prepared.removed(work.folder)
+        work.start()
+        return
+    work.look()
+
+
+@cache
+def _filters() -> bool:
+    return _seccomp.why_not() is None
+
+
+def _small_disk(work: _prepared.Work, faults: list[Hurt]) -> None:
+    """The same on a small disk of its own, in a process that alone can see it."""
+    work.folder.mkdir()
+    _mounts.mount(work.folder)
+    work.start()
+    for fault in faults:
+        if fault["by"] == "tmpfs":
+            _mounts.leave(work.folder, fault["at"])
+            _meet(work, {"by": "none"})
+            _mounts.leave(work.folder, 1 << 26)
+    work.go_on()
+
+
+def _heard(ended: Ended) -> None:
+    """What the process with the small disk found."""
+    kind = ended.where.split(" ")[0]
+    if ended.how == "foreign" and kind in ("Lost", "Refused"):
+        raise Lost(ended.said)
+    if ended.how != "done":
+        raise Foreign(ended)
+
+
+class Clocks(Attack):
+    """The wall clock jumps by hours and days while an operation runs, and is perhaps killed."""
+
+    name = "faults: clocks"
+    counted = "faults"
+    share = 2.0
+    seconds = 60.0
+    limited = False
+
+    def prepare(self, shared: Path) -> None:
+        """As for kills."""
+        _prepared.prepare(shared)
+
+    def draw(self, random: Random) -> Case:
+        """An operation, and by how much the clock jumps at which of its readings."""
+        jumps = [
+            [
+                random.randrange(40),
+                round(random.choice([-1, 1]) * HOUR * 10 ** random.uniform(0, 4)),
+            ]
+            for _ in range(random.randint(1, 4))
+        ]
+        killed = draw_kill(random) if random.random() < 0.3 else {"by": "none"}
+        return {"operation": draw_operation(random), "changes": jumps, "hurt": killed}
+
+    def run(self, case: Case, place: Place) -> None:
+        """Lost where it does not end as with a steady clock."""
+        work = _prepared.Work(case["operation"], place.shared, place.scratch)
+        work.start()
+        hurt = case["hurt"] | {"clock": case["changes"]}
+        ended = work.victim(hurt).wait()
+        if ended.how == "foreign":
+            raise Foreign(ended)
+        if hurt["by"] == "none" and ended.how != "done":
+            raise Lost(f"it did not come to its end when the clock jumped: {ended.said}")
+        work.look()
+        work.go_on()
+
+
+ATTACKS = (Disks(), Clocks())
