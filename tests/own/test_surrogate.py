@@ -311,6 +311,19 @@ def test_coordinates_with_gaps_come_back(tmp_path, labelled):
 
 
 @pytest.mark.plain
+@pytest.mark.parametrize("offset", [0.0, 1e9])
+def test_a_number_that_became_a_field_is_refused_by_name(labelled, offset):
+    frames = offset + labelled.grid(40).astype(float)
+    frames["index"] = "time", offset + np.sin(np.arange(40.0))
+    model = quick(frames, inputs=["t2m", "index"], targets="t2m", history=3)
+    masked = frames.where((frames.latitude != 50) | (frames.longitude != 10))
+    with pytest.raises(DataError, match="index has places and time, unlike in training"):
+        model.predict(masked)
+    t2m = frames.assign(t2m=masked.t2m)
+    assert model.predict(t2m).shape == model.predict(frames).shape
+
+
+@pytest.mark.plain
 def test_what_a_series_is_not_asked_with(labelled, series):
     frames = labelled.grid(9, variables=("t2m", "msl"))
     for name in ("values", "queries", "parameters"):
