@@ -115,6 +115,14 @@ def test_inputs_far_from_those_of_training_are_remarked_on_once():
 
 
 @pytest.mark.plain
+def test_samples_of_another_model_are_refused_by_their_channels():
+    sample = tiny.data("channels")[0]
+    other = replace(sample, values=torch.cat([sample.values, sample.values], 1))
+    with pytest.raises(DataError, match="has 2 input channels, this batch has 4"):
+        fitted("channels").answers([other])
+
+
+@pytest.mark.plain
 @pytest.mark.filterwarnings("ignore:inputs far outside")
 def test_answers_that_are_not_finite_are_refused_by_their_place():
     model = fitted("channels")
