@@ -109,7 +109,7 @@ def refuse_beyond_memory(name: str, config: Any, spec: Spec) -> None:
         values = value if isinstance(value, list | tuple) else (value,)
         if any(isinstance(v, int) and abs(v) > LARGEST_SIDE for v in values):
             raise RunError(f"model.{setting} is {value}: {LARGEST_SIDE} is the most. Choose less.")
-    seen = seen_spec(spec)  # computed from numbers, which the device `meta` does not have
+    seen = seen_spec(spec)  # computed from numbers, that a device without any has not
     try:
         with torch.device("meta"), _at_most(MOST_TENSORS):
             model = registry.find("models", name)(config, seen)
