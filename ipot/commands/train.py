@@ -25,6 +25,9 @@ from ipot.training.distributed import PATIENCE, first_process
 from ipot.training.journal import duration, read
 from ipot.training.trainer import Result, Stopped
 
+LONGEST = 10_000_000
+"""Seconds that processes may wait for each other: torch cannot count to infinity."""
+
 
 @dataclass(kw_only=True)
 class Train:
@@ -96,8 +99,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _train(settings: Experiment, flags: Any) -> int:
-    if not flags.peer_timeout > 0:
-        raise Unsupported(f"--peer-timeout must be positive, got {flags.peer_timeout}")
+    _refuse_timeout(flags.peer_timeout)
     if flags.resume is not None:
         raise RunError("--resume takes its settings from the run: leave out problem and model")
     name = f"{settings.problem_name}-{settings.model_name}-{settings.preset}"
@@ -127,7 +129,15 @@ def _train(settings: Experiment, flags: Any) -> int:
     return 0
 
 
+def _refuse_timeout(seconds: float) -> None:
+    if not 0 < seconds <= LONGEST:
+        raise Unsupported(
+            f"--peer-timeout must be seconds, more than 0 and at most {LONGEST}, got {seconds}"
+        )
+
+
 def _resume(flags: Train) -> int:
+    _refuse_timeout(flags.peer_timeout)
     own = ("resume", "data", "device", "trust", "peer_timeout", "quiet", "json")
     other = [
         f.name for f in fields(Train) if f.name not in own and getattr(flags, f.name) != f.default

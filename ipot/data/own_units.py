@@ -13,7 +13,7 @@ from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own_arrays import array, is_listed, spans_of
 from ipot.data.own_facts import place_scalings
 from ipot.data.own_layout import Layout
-from ipot.data.scaling import HELD, Scaling, Span, scaling_of
+from ipot.data.scaling import FAR, HELD, Scaling, Span, scaling_of
 from ipot.errors import DataError
 from ipot.samples import Sample
 from ipot.spec import Spec
@@ -168,6 +168,9 @@ def _refuse_lost(
     own = before or Scaling.none(len(low))
     theirs = other.scaling(name) or Scaling.none(len(low))
     for i, label in enumerate(labels):
+        largest = abs(ends[0][i]) * own.scale[i]
+        if name != "targets" and ends[0][i] == ends[1][i] and largest > FAR:
+            continue  # one number for all: had float32 rounded it, it would be an offset by now
         rounded = HELD * max(abs(ends[0][i]), abs(ends[1][i])) * own.scale[i]
         spread = (high[i] - low[i]) * theirs.scale[i]
         if spread and rounded > LOST * spread:

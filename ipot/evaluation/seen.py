@@ -71,6 +71,8 @@ def warn_unlike(
         if name not in given or name not in seen:
             continue
         (low, high), (least, most) = given[name], seen[name]
+        if len(low) != len(least):
+            continue  # of another model, which is refused by name where the batch is looked at
         # A channel that never changed says nothing of its range, but any other value is new.
         margin = torch.where(most > least, MARGIN * (most - least), 1e-3 * most.abs())
         far = (low < least - margin) | (high > most + margin)

@@ -11,6 +11,8 @@ import os
 import re
 from pathlib import Path
 
+import h5py
+
 from ipot.data.guard import trial
 from ipot.data.guard.paths import (
     file_or_folder,
@@ -32,7 +34,6 @@ LISTED = 2**24
 LISTS = (".pvtu", ".pvtp", ".pvts", ".pvti", ".pvtr", ".vtm")
 NAMES = ("Source", "file")
 """Attributes that name a file."""
-HDF5 = b"\x89HDF\r\n\x1a\n"
 _NODE, _KIND = b"NoDe", 4 + 32 + 32 + 8 + 8 + 12
 """A node of an ADF file, and how far behind its beginning its type stands; that of a link is LK."""
 _INCLUDE = re.compile(rb'#\s*s?include(?:IfPresent|Etc)?\s*"([^"\n]*)"')
@@ -146,8 +147,8 @@ def _refuse_includes(path: Path, entry: Path) -> None:
 def _container(path: Path) -> None:
     """CGNS and Exodus files are HDF5, netCDF-3 or ADF."""
     with path.open("rb") as file:
-        start = file.read(8)
-    if start.startswith((HDF5, b"CDF")):
+        start = file.read(3)
+    if start == b"CDF" or h5py.is_hdf5(path):  # which may begin behind 512 bytes or more of others
         trial.tried("ipot.data.guard.netcdf:look", path)
         return
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

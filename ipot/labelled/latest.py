@@ -52,6 +52,7 @@ def to_batch(series: Series, frames: Any, layout: Layout | None = None) -> list[
     columns = series.columns if all(c in data.variables for c in series.columns) else None
     side = side_of(data, names_of("inputs", names, data), "inputs", time, sample, columns or None)
     _refuse_places(series, side)
+    _refuse_kinds(series, side)
     numbers, last = _latest(series, side)
     members = np.arange(side.members)
     named = sample is not None and sample in data.coords
@@ -133,6 +134,30 @@ def _refuse_places(series: Series, side: Side) -> None:
         raise DataError(
             f"frames are at ({', '.join(have)}); the model takes ({', '.join(series.columns)})"
         )
+
+
+def _refuse_kinds(series: Series, side: Side) -> None:
+    """Refuse variables that make other channels than in training, as after a broadcast."""
+    wanted = len(series.inputs) * series.history + len(series.static), len(series.scalars)
+    values, numbers = channels_of(side, series.history)
+    if (len(values), len(numbers)) == (wanted[0], wanted[1] * series.history):
+        return
+    frame = side.time or side.sample
+    kinds = {
+        f"places and {frame}": (series.inputs, side.moving),
+        f"{frame} and no places": (series.scalars, side.scalars),
+        f"places and no {frame}": (series.static, side.still),
+    }
+    said = [
+        f"{field.name} has {kind}, unlike in training"
+        for kind, (names, found) in kinds.items()
+        for field in found
+        if field.name not in names
+    ]
+    raise DataError(
+        f"frames: {'; '.join(said)}. Give every variable with the dimensions that it was trained "
+        "with (`ds.where` gives all of them those of its condition)."
+    )
 
 
 def _latest(series: Series, side: Side) -> tuple[np.ndarray, Any]:

@@ -44,6 +44,7 @@ def prepare(folder: Path) -> None:
         raise Refused(f"{folder} is no folder but a link or a file: remove it")
     if found.st_uid != os.geteuid():
         raise Refused(f"{folder} belongs to another user (number {found.st_uid}): remove it")
+    _refuse_foreign(folder, found)
     if stat.S_IMODE(found.st_mode) != 0o700:  # as earlier releases made it
         os.chmod(folder, 0o700)
         if os.lstat(folder).st_mode & OTHERS:

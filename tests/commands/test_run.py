@@ -143,6 +143,9 @@ def test_plot_refuses_what_makes_no_sense(run, fails):
         (["--count.train", "0"], "at least one sample"),
         (["--seeds", "1", "1"], "same seed twice"),
         (["--device", "tpu"], "tpu"),
+        (["--peer-timeout", "0"], "--peer-timeout must be seconds, more than 0"),
+        (["--peer-timeout", "nan"], "--peer-timeout must be seconds, more than 0"),
+        (["--peer-timeout", "inf"], "--peer-timeout must be seconds, more than 0"),
         (["--resume", "x"], "leave out problem and model"),
     ],
 )
@@ -161,6 +164,7 @@ def test_a_model_that_does_not_fit_is_refused_before_data_are_made(fails, tmp_pa
 def test_resume_takes_no_other_settings(fails, run):
     said = fails("train", "--resume", run, "--out", "elsewhere", "--seeds", "1", "2")
     assert "leave out --out, --seeds" in said
+    assert "at most" in fails("train", "--resume", run, "--peer-timeout", "inf")
 
 
 def test_existing_run_is_not_overwritten(run, store, fails):

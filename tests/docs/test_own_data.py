@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -96,12 +97,42 @@ def mistakes(folder: Path):
     yield lambda: many.predict(points=x, values=a[0], queries=x + 5)
     yield lambda: ipot.fit("cases.npz", inputs="b", targets="u")
     yield lambda: ipot.fit("a.pkl")
+    yield from mistakes_in_files(x, u)
 
     def worse():
         many.scores["held_out"] = 2 * max(many.scores["baselines"].values())
         raise IpotError("; ".join(many.summary()))
 
     yield worse
+
+
+def mistakes_in_files(x, u):
+    """Files from elsewhere that are not read, one for each row of the page."""
+    names = ("linked", "pieces", "stored", "elsewhere")
+    linked, pieces, stored, elsewhere = folders = [Path(name) for name in names]
+    for folder in folders:
+        folder.mkdir()
+    (linked / "link.npz").symlink_to(Path("cases.npz").absolute())
+    (pieces / "all.vtm").write_text(
+        '<VTKFile type="vtkMultiBlockDataSet" version="1.0"><vtkMultiBlockDataSet>'
+        '<DataSet index="0" file="../a.vtu"/></vtkMultiBlockDataSet></VTKFile>'
+    )
+    for folder in (stored, elsewhere):
+        with h5py.File(folder / "a.h5", "w") as file:
+            file["points"] = x
+            if folder == stored:
+                file.create_dataset("u", u.shape, "f8", external=[("cases.npz", 0, u.nbytes)])
+            else:
+                file["u"] = h5py.ExternalLink("other.h5", "/u")
+    mesh = pytest.importorskip("pyvista").Sphere(theta_resolution=5, phi_resolution=5)
+    mesh.save("a.ply")
+    text = Path("a.ply").read_bytes()
+    Path("a.ply").write_bytes(text.replace(b"element vertex 17", b"element vertex 3"))
+    yield lambda: ipot.fit(linked, inputs="a", targets="u")
+    yield lambda: ipot.fit(pieces / "all.vtm", inputs="a", targets="u")
+    yield lambda: ipot.fit(stored / "a.h5", inputs="a", targets="u")
+    yield lambda: ipot.fit(elsewhere / "a.h5", inputs="a", targets="u")
+    yield lambda: ipot.fit("a.ply", inputs="a", targets="u")
 
 
 @pytest.mark.plain

@@ -45,11 +45,11 @@ def plugin(file, secret):
 WAYS = [external, linked, virtual, plugin]
 
 
-def hdf5(path, way):
+def hdf5(path, way, before=0):
     """A file whose array `a` is somewhere else, deep enough to be found by a walk alone."""
     secret = path.parent / "secret"
     secret.write_bytes(bytes(range(240)) * 2)
-    with h5py.File(path, "w") as file:
+    with h5py.File(path, "w", userblock_size=before) as file:
         file["b"] = np.random.default_rng(0).random((4, 3, 5))
         inner = file.create_group("inner")
         inner["again"] = file["/"]  # hard links may go in circles
@@ -64,6 +64,12 @@ def test_hdf5_that_leads_elsewhere_is_refused(tmp_path, name, way):
     hdf5(tmp_path / name.replace("*", "x"), way)
     with pytest.raises(DataError, match=r"other files|filter 40000|link to"):
         inspected(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["x.cgns", "x.exo", "x.h5"])
+def test_so_it_is_behind_other_bytes(tmp_path, name):
+    with pytest.raises(DataError, match="keeps its numbers in other files"):
+        inspected(hdf5(tmp_path / name, external, before=1024))
 
 
 @pytest.mark.parametrize("way", WAYS)

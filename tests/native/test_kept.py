@@ -50,6 +50,14 @@ def test_it_is_for_the_user_alone(folder, library):
     assert kept.is_whole(library)
 
 
+def test_one_that_everybody_may_write_is_refused(folder, library):
+    folder.chmod(0o777)
+    with pytest.raises(IpotError, match=f"{folder} can be written by everybody: chmod o-w"):
+        kept.prepare(folder)
+    folder.chmod(0o775)
+    kept.prepare(folder)
+
+
 @pytest.mark.parametrize("left", [0, 10, 100, -1])
 def test_one_that_is_cut_short_is_not_loaded(library, left, monkeypatch):
     library.write_bytes(library.read_bytes()[:left])

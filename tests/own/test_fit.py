@@ -397,6 +397,23 @@ def test_what_cannot_be_gone_on_with(tmp_path, monkeypatch):
         quick(data, resume=folder)
 
 
+def test_a_run_far_from_the_origin_of_before_origins_were_told_apart_goes_on(tmp_path):
+    far, elsewhere = tiny.arrays("far away"), tiny.arrays("far away")
+    elsewhere["points"] = elsewhere["points"] + 1e6
+    data, other = Dataset.from_arrays(**far), Dataset.from_arrays(**elsewhere)
+    assert data.layout.origin
+    assert fingerprint(data) != fingerprint(other)
+    quick(data, out=tmp_path / "model")
+    for path in (tmp_path / "model").glob("*.*"):
+        path.unlink()  # as if it had been stopped before its end
+    file = tmp_path / "model" / "training" / "config.json"
+    content = json.loads(file.read_text())
+    with pytest.raises(RunError, match="data"):
+        quick(other, resume=tmp_path / "model")
+    file.write_text(json.dumps(content | {"data": fingerprint(data, origins=False)}))
+    quick(data, resume=tmp_path / "model")
+
+
 def test_every_number_counts_in_a_fingerprint():
     """The sums of all, and the order of those in samples that are looked at closely."""
     given = tiny.arrays("all", 40)

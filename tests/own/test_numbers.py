@@ -86,6 +86,18 @@ def test_data_that_were_rounded_too_much_for_a_model_are_refused():
 
 
 @pytest.mark.plain
+@pytest.mark.parametrize("number", [1.7e9, 1.7e9 - 1])
+def test_one_sample_is_scored_whether_or_not_float32_holds_its_parameter(number):
+    numbers = 1.7e9 - np.arange(30.0)
+    model = quick(Dataset.from_arrays(queries=X, parameters=numbers, targets=U))
+    one = Dataset.from_arrays(queries=X, parameters=np.array([number]), targets=U[:1])
+    answer = model.predict(parameters=number, queries=X)
+    assert model.evaluate(one).relative_l2 == pytest.approx(
+        np.linalg.norm(answer - U[0]) / np.linalg.norm(U[0]), rel=1e-4
+    )
+
+
+@pytest.mark.plain
 def test_inputs_far_from_those_of_training_are_remarked_on_once():
     model, given = fitted("all"), tiny.arrays("all")
     asked = {n: given[n] for n in ("points", "values", "queries", "parameters")}
@@ -100,6 +112,14 @@ def test_inputs_far_from_those_of_training_are_remarked_on_once():
     assert "in training from" in said
     with pytest.warns(UserWarning, match="parameter_0 .parameters. goes from"):
         model.encode(X, given["values"][0], parameters=1e4 + given["parameters"][0])
+
+
+@pytest.mark.plain
+def test_samples_of_another_model_are_refused_by_their_channels():
+    sample = tiny.data("channels")[0]
+    other = replace(sample, values=torch.cat([sample.values, sample.values], 1))
+    with pytest.raises(DataError, match="has 2 input channels, this batch has 4"):
+        fitted("channels").answers([other])
 
 
 @pytest.mark.plain

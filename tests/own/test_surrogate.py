@@ -298,7 +298,9 @@ def test_a_folder_without_a_series_has_none_and_one_that_was_edited_is_refused(t
     ):
         (edited / "config.json").write_text(json.dumps(config | {"series": value}))
         with pytest.raises(IpotError, match=message):
-            ipot.load(edited, device="cpu")
+            ipot.load(edited, device="cpu", edited=True)
+    with pytest.raises(IpotError, match="series changed after the model was saved"):
+        ipot.load(edited, device="cpu")
 
 
 def test_coordinates_with_gaps_come_back(tmp_path, labelled):
@@ -306,6 +308,19 @@ def test_coordinates_with_gaps_come_back(tmp_path, labelled):
     model = quick(frames, inputs="t2m", targets="t2m", out=tmp_path / "model")
     again = ipot.load(tmp_path / "model", device="cpu")
     assert again.predict(frames).identical(model.predict(frames))
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("offset", [0.0, 1e9])
+def test_a_number_that_became_a_field_is_refused_by_name(labelled, offset):
+    frames = offset + labelled.grid(40).astype(float)
+    frames["index"] = "time", offset + np.sin(np.arange(40.0))
+    model = quick(frames, inputs=["t2m", "index"], targets="t2m", history=3)
+    masked = frames.where((frames.latitude != 50) | (frames.longitude != 10))
+    with pytest.raises(DataError, match="index has places and time, unlike in training"):
+        model.predict(masked)
+    t2m = frames.assign(t2m=masked.t2m)
+    assert model.predict(t2m).shape == model.predict(frames).shape
 
 
 @pytest.mark.plain
