@@ -298,7 +298,9 @@ def test_a_folder_without_a_series_has_none_and_one_that_was_edited_is_refused(t
     ):
         (edited / "config.json").write_text(json.dumps(config | {"series": value}))
         with pytest.raises(IpotError, match=message):
-            ipot.load(edited, device="cpu")
+            ipot.load(edited, device="cpu", edited=True)
+    with pytest.raises(IpotError, match="series changed after the model was saved"):
+        ipot.load(edited, device="cpu")
 
 
 def test_coordinates_with_gaps_come_back(tmp_path, labelled):

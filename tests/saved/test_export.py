@@ -169,7 +169,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         }
 
     loaded = Loaded(model(facts()), facts(), Layout(origin=(1.0, 2.0)))
-    monkeypatch.setattr(command, "load", lambda path, device: loaded)
+    monkeypatch.setattr(command, "load", lambda path, **options: loaded)
     monkeypatch.setattr(command, "export", fake)
     out = str(tmp_path / "m.onnx")
     command.main(["run", "--output", out])
