@@ -98,6 +98,9 @@ class Attack(ABC):
     def load(self, shared: Path) -> None:  # noqa: B027 (most attacks need nothing)
         """Read what `prepare` made, once for each process that cases are forked from."""
 
+    def start(self) -> None:  # noqa: B027 (most attacks need nothing)
+        """Begin a process that prepares or tries cases: it has one thread and has read nothing."""
+
     @abstractmethod
     def draw(self, random: Random) -> Case:
         """A case; all chance comes from `random`."""

@@ -69,7 +69,7 @@ def run_attack(
     attack.warm()
     with tempfile.TemporaryDirectory(prefix="ipot-campaign-") as name:
         shared = Path(name)
-        _in_child(attack.prepare, shared)
+        _in_child(_prepare, attack, shared)
         began = time.monotonic()
         try:
             for outcome in _side_by_side(attack, seed, first, shared, began + seconds, jobs, most):
@@ -93,7 +93,7 @@ def replay(attack: Attack, case: Case) -> Outcome:
     """Try one case, like one that was kept."""
     attack.warm()
     with tempfile.TemporaryDirectory(prefix="ipot-campaign-") as name:
-        _in_child(attack.prepare, Path(name))
+        _in_child(_prepare, attack, Path(name))
         return next(iter(outcomes(attack, [(0, case)], Path(name))))
 
 
@@ -185,6 +185,11 @@ def _lane(attack, seed, first, lane, jobs, shared, until, most, pipe) -> None:
     except Exception as error:
         pipe.send(RuntimeError(f"{type(error).__name__}: {error}"))
     pipe.close()
+
+
+def _prepare(attack: Attack, shared: Path) -> None:
+    attack.start()
+    attack.prepare(shared)
 
 
 def _in_child(function: Any, *given: Any) -> None:

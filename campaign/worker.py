@@ -115,6 +115,7 @@ def _work(attack, cases, shared, folder, until, parent, child) -> None:
         most = _status("VmSize") + attack.memory + SLACK
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    attack.start()
     for index, case in cases:
         if time.monotonic() >= until:
             break

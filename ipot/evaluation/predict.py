@@ -223,7 +223,8 @@ def refuse_infinite(answer: Tensor, ends: list[Tensor], batch: Batch, spec: Spec
             raise DataError(
                 f"the answer is not finite: {name} is {value} in sample {number}, step {step}, at "
                 f"query {query}, the first of {int(bad.sum())} in that step. Inputs far outside "
-                "those of training do this: check their units."
+                "those of training do this, and damaged weights: check the units of the inputs and "
+                "where the weights come from."
             )
 
 

@@ -231,8 +231,15 @@ def _own_view(base: Experiment, own: Experiment) -> dict[str, Any]:
 
 def _refuse_folder(plan: Plan, folder: Path) -> None:
     """Refuse the run of another comparison, before any system has used time."""
-    if plan.settings is not None and Run(folder).config_file.exists():
+    if plan.settings is None:
+        return
+    if Run(folder).config_file.exists():
         refuse_other(Run.open(folder), plan.settings)
+    elif _test(folder).exists():
+        raise RunError(
+            f"{folder} holds scores (test.json) and no config.json: part of the run is lost. Put "
+            "it back, or remove the folder to train the system again."
+        )
 
 
 def _state(plan: Plan, folder: Path) -> str:

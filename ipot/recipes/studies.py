@@ -155,7 +155,7 @@ def answer(
     """Score a model on data that are there already."""
     place = next(model.parameters()).device
     with torch.autocast(place.type, enabled=False):
-        scores = evaluate(model, data.to(place), batch=batch, device=place)
+        scores = evaluate(model, data.to(place), batch=batch, device=place, finite=True)
     first = data[0]
     return Answer(
         question=question,

@@ -151,7 +151,7 @@ def write_folder(
 
 
 def read_saved(path: Path | str, *, trusted: bool = False) -> Saved:
-    """What a folder says, without the weights.
+    """What a folder says, as it stands: edits are noticed where the weights are read too.
 
     A model that lives outside this package is code, which loading would run: it is refused unless
     the folder is `trusted`.
@@ -219,12 +219,12 @@ def read_folder(
 
 def _with_checksums(folder: Path) -> dict[str, Path]:
     """The files that checksums are kept of, as far as they are there."""
-    return {name: folder / name for name in (WEIGHTS, BOUNDS) if (folder / name).exists()}
+    return {name: folder / name for name in (WEIGHTS, BOUNDS) if os.path.lexists(folder / name)}
 
 
 def _bounds(file: Path, spec: Spec) -> dict[str, Tensor] | None:
     """What intervals are made from, refused where they are of another model."""
-    if not file.exists():
+    if not os.path.lexists(file):  # a link that leads nowhere is no absence
         return None
     state = weights.read_tensors(file)
     try:

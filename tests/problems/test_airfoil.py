@@ -276,7 +276,7 @@ def test_a_missing_file_is_refused_with_what_is_there(folder, name):
 def test_a_truncated_file_is_refused(folder, name):
     data = (folder / name).read_bytes()
     (folder / name).write_bytes(data[: len(data) // 2])
-    with pytest.raises(DataError, match=rf"{name}.*cannot be read.*fetch or write it again"):
+    with pytest.raises(DataError, match=rf"{name} claims .* holds .*fetch or write it again"):
         SMALL.read("test", 1, folder)
 
 

@@ -306,7 +306,7 @@ def test_a_missing_file_is_refused_with_what_is_there(folder, name):
 def test_a_truncated_file_is_refused(folder, name):
     path = folder / name
     path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(DataError, match=rf"{name}.*cannot be read.*fetch or write it again"):
+    with pytest.raises(DataError, match=rf"{name} claims .* holds .*fetch or write it again"):
         PROBLEM.read("train", 1, folder)
 
 

@@ -68,6 +68,13 @@ def test_bounds_may_be_removed(place):
     assert read_folder(place)[1].bounds is None
 
 
+def test_bounds_that_are_a_link_to_nowhere_are_no_absence(place):
+    (place / "bounds.safetensors").unlink()
+    (place / "bounds.safetensors").symlink_to("elsewhere")
+    with pytest.raises(RunError, match=r"bounds\.safetensors"):
+        read_folder(place)
+
+
 def _shortest(text):
     return int(text.removesuffix(".0")) if text.endswith(".0") else float(text)
 

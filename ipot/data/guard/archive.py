@@ -134,7 +134,7 @@ def check_npy(path: Path) -> None:
         if not dtype.hasobject and needed > size - file.tell():
             raise DataError(
                 f"{shown(path)} claims the shape {shape} of {dtype}, {needed} bytes, and holds "
-                f"{size - file.tell()}: it is cut short or damaged; write it again"
+                f"{size - file.tell()}: it is cut short or damaged; fetch or write it again"
             )
 
 

@@ -56,7 +56,7 @@ def look(path: str) -> None:
 
 def check(path: Path) -> None:
     """Walk the file once and refuse links out of it, foreign storage, filters and sizes."""
-    regular_file(path)
+    size = regular_file(path).st_size
     try:
         with h5py.File(path, "r") as file:
             for item in _objects(path, file):
@@ -65,9 +65,9 @@ def check(path: Path) -> None:
                 _refuse_types(path, item)
     except (OSError, ValueError, TypeError, KeyError, RuntimeError, OverflowError) as error:
         raise DataError(
-            f"{shown(path)}: it cannot be read as HDF5, {shown(path.name)} is cut short: "
-            "damaged, truncated in transfer, or never closed "
-            f"({' '.join(str(error).split())[:200]}). Download it again, or write it again."
+            f"{shown(path)} ({size} bytes) cannot be read as HDF5: "
+            f"{' '.join(str(error).split())[:200]}. It is damaged, cut short, was never closed, or "
+            "is of another kind than its name says: fetch or write it again."
         ) from error
 
 
