@@ -13,7 +13,7 @@ import torch
 from ipot.data import fill
 from ipot.data.own import Dataset, Layout
 from ipot.data.own_arrays import array as own_array
-from ipot.data.own_given import flag, near, path_given
+from ipot.data.own_given import at_least_one, flag, near, path_given, shown
 from ipot.device import choose
 from ipot.errors import DataError, RunError, UnknownName, Unsupported
 from ipot.evaluation.conformal import Conformal
@@ -89,8 +89,9 @@ class Surrogate:
         quicker, at about three decimal digits: several times on a GPU, about twice on a CPU that
         has the instructions for it.
         """
-        if precision not in ("float32", "bf16"):
-            raise Unsupported(f"precision must be float32 or bf16, got {precision!r}")
+        if not isinstance(precision, str) or precision not in ("float32", "bf16"):
+            raise Unsupported(f"precision must be float32 or bf16, got {shown(precision)}")
+        rows = None if rows is None else at_least_one("rows", rows)
         sample = self.sample(points, values, queries, steps=steps, parameters=parameters)
         if fill is not None:
             sample = self._filled(sample, fill)
@@ -144,11 +145,9 @@ class Surrogate:
     ) -> Sample:
         """The arrays as a checked sample."""
         spec = self.spec
-        if steps is not None and steps != 1 and spec.steps == 1:
-            raise Unsupported(f"{spec.name} is steady: it has no steps to take")
-        count = spec.steps if steps is None else steps
-        if count < 1:
-            raise DataError(f"at least one step is needed, got {count}")
+        count = spec.steps if steps is None else at_least_one("steps", steps)
+        if count != 1 and spec.steps == 1:
+            raise Unsupported(f"steps: {spec.name} is steady, it has no steps to take")
         if parameters is None and spec.parameters:
             raise DataError(f"parameters are needed: {', '.join(spec.parameters)}")
         scalars = None

@@ -20,6 +20,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ipot.errors import DataError
+from ipot.sample_checks import (
+    check_edges,
+    check_index,
+    check_rank,
+    check_sizes,
+    check_tensor,
+    check_types,
+    shape_of,
+)
 
 Item = TypeVar("Item", "Sample", "Batch")
 
@@ -46,22 +55,15 @@ class Sample:
     index: int = 0
 
     def __post_init__(self) -> None:
-        _check_rank("points", self.points, 2, "(N, D)")
-        _check_rank("values", self.values, 2, "(N, C)")
+        check_types(self)
+        check_index(self.index)
+        check_rank("points", self.points, 2, "(N, D)")
+        check_rank("values", self.values, 2, "(N, C)")
         if self.queries.ndim not in (2, 3):
-            raise DataError(f"queries must be (M, E) or (T, M, E), got {_shape(self.queries)}")
-        _check_sizes(self, batched=False)
-        if self.edges is None:
-            return
-        if self.edges.ndim != 2 or len(self.edges) != 2:
-            raise DataError(f"edges must be (2, edges), got shape {_shape(self.edges)}")
-        if self.edges.numel() and not 0 <= int(self.edges.min()) <= int(self.edges.max()) < len(
-            self.points
-        ):
-            raise DataError(
-                f"edges join rows {int(self.edges.min())} to {int(self.edges.max())}; there are "
-                f"{len(self.points)} points, counted from 0"
-            )
+            raise DataError(f"queries must be (M, E) or (T, M, E), got {shape_of(self.queries)}")
+        check_sizes(self, batched=False)
+        if self.edges is not None:
+            check_edges(self.edges, len(self.points))
 
     def astype(self, dtype: torch.dtype) -> Sample:
         """The sample with its floating-point tensors in another precision."""
@@ -113,27 +115,30 @@ class Batch:
     """Which sample of its data set each one is, for what is kept for every sample."""
 
     def __post_init__(self) -> None:
-        _check_rank("points", self.points, 3, "(B, N, D) or (1, N, D)")
-        _check_rank("values", self.values, 3, "(B, N, C)")
+        check_types(self)
+        if self.index is not None:
+            check_tensor("index", self.index)
+        check_rank("points", self.points, 3, "(B, N, D) or (1, N, D)")
+        check_rank("values", self.values, 3, "(B, N, C)")
         if self.queries.ndim not in (3, 4):
             raise DataError(
-                f"queries must be (B, M, E) or (B, T, M, E), got {_shape(self.queries)}"
+                f"queries must be (B, M, E) or (B, T, M, E), got {shape_of(self.queries)}"
             )
         for name in ("points", "queries", "weights"):
             tensor = getattr(self, name)
             if tensor is not None and tensor.shape[0] not in (1, self.size):
                 raise DataError(
                     f"{name} of a batch of {self.size} must lead with {self.size} or 1, "
-                    f"got {_shape(tensor)}"
+                    f"got {shape_of(tensor)}"
                 )
-        _check_sizes(self, batched=True)
+        check_sizes(self, batched=True)
         for name, rows in (("point_mask", self.values), ("query_mask", self.queries)):
             mask, expected = getattr(self, name), (self.size, rows.shape[-2])
-            if mask is not None and _shape(mask) != expected:
-                raise DataError(f"{name} must be {expected}, got {_shape(mask)}")
+            if mask is not None and shape_of(mask) != expected:
+                raise DataError(f"{name} must be {expected}, got {shape_of(mask)}")
         if self.parameters is not None and len(self.parameters) != self.size:
             raise DataError(
-                f"parameters {_shape(self.parameters)} do not fit a batch of {self.size}"
+                f"parameters {shape_of(self.parameters)} do not fit a batch of {self.size}"
             )
 
     @property
@@ -218,7 +223,9 @@ def collate(samples: Sequence[Sample]) -> Batch:
     if not samples:
         raise DataError("a batch needs at least one sample, got none")
     first = samples[0]
-    for sample in samples:
+    for i, sample in enumerate(samples):
+        if not isinstance(sample, Sample):
+            raise DataError(f"samples[{i}] is a {type(sample).__name__}, not an ipot.Sample")
         if sample.times != first.times:
             raise DataError(
                 f"samples of one batch must have the same times: sample {first.index} has "
@@ -258,54 +265,6 @@ def _present(targets: Tensor | None) -> Tensor:
     return targets
 
 
-def _shape(tensor: Tensor) -> tuple[int, ...]:
-    return tuple(tensor.shape)
-
-
-def _check_rank(name: str, tensor: Tensor, rank: int, axes: str) -> None:
-    if tensor.ndim != rank:
-        raise DataError(f"{name} must be {axes}, got shape {_shape(tensor)}")
-
-
-def _check_sizes(item: Sample | Batch, *, batched: bool) -> None:
-    """The sizes that must agree, said in the legend's letters."""
-    lead = 1 if batched else 0
-    n, m = item.values.shape[lead], item.queries.shape[-2]
-    if item.points.shape[lead] != n:
-        raise DataError(
-            f"points and values disagree on N: {item.points.shape[lead]} points "
-            f"{_shape(item.points)}, {n} rows of values {_shape(item.values)}"
-        )
-    if n == 0 and (item.parameters is None or item.parameters.shape[-1] == 0):
-        raise DataError("no input points and no parameters: there is nothing to predict from")
-    if m == 0:
-        raise DataError("no queries: give at least one point to predict at")
-    if not item.times:
-        raise DataError("times is empty: a steady case has the single time 1.0")
-    t = len(item.times)
-    if item.queries.ndim == 3 + lead and item.queries.shape[lead] != t:
-        raise DataError(f"moving queries {_shape(item.queries)} need {t} times, one for each")
-    if item.targets is not None:
-        expected = (*(item.values.shape[:1] if batched else ()), t, m)
-        if item.targets.ndim != 3 + lead or _shape(item.targets)[:-1] != expected:
-            raise DataError(
-                f"targets must be {(*expected, 'K')} to match {t} times and {m} queries, "
-                f"got {_shape(item.targets)}"
-            )
-    if item.weights is not None:
-        _check_rank("weights", item.weights, 1 + lead, "(B, M)" if batched else "(M)")
-        if item.weights.shape[-1] != m:
-            raise DataError(
-                f"weights must be one for each of {m} queries, got {_shape(item.weights)}"
-            )
-    if item.parameters is not None:
-        _check_rank("parameters", item.parameters, 1 + lead, "(B, P)" if batched else "(P)")
-    for name, count in (("grid", n), ("query_grid", m)):
-        grid = getattr(item, name)
-        if grid is not None and torch.Size(grid).numel() != count:
-            raise DataError(f"{name} {grid} has {torch.Size(grid).numel()} nodes, not {count}")
-
-
 def _rows(tensor: Tensor, index: Tensor) -> Tensor:
     """Rows of axis 1, chosen alike for all (n) or for each sample (B, n)."""
     if index.ndim == 1:
@@ -328,7 +287,7 @@ def _pad(tensors: Sequence[Tensor], axis: int) -> Tensor:
             row.narrow(axis, 0, tensor.shape[axis]).copy_(tensor)
         except RuntimeError as error:
             raise DataError(
-                f"samples of one batch disagree: {_shape(tensor)} beside {_shape(tensors[0])}"
+                f"samples of one batch disagree: {shape_of(tensor)} beside {shape_of(tensors[0])}"
             ) from error
     return out
 
@@ -337,7 +296,7 @@ def _stack(tensors: Sequence[Tensor]) -> Tensor:
     try:
         return torch.stack(list(tensors))
     except RuntimeError as error:
-        shapes = sorted({_shape(t) for t in tensors})
+        shapes = sorted({shape_of(t) for t in tensors})
         raise DataError(f"samples of one batch disagree in shape: {shapes}") from error
 
 

@@ -13,6 +13,9 @@ HELD = 2.0**-24
 """How far float32 rounds, as a part of the number."""
 FAR = 1000.0
 """Times their spread that numbers may lie from zero before float32 is not good enough."""
+BESIDE = 1e20
+"""Times their own spread that points and queries may lie apart, which are counted from one origin
+in units of their common extent."""
 CLOSE = 1e-6
 """Of the spread: what a data set may lose of numbers that are further away."""
 NOISE = 64
@@ -96,7 +99,8 @@ def holds(data: Any, meant: Given) -> None:
             continue
         wanted = [_own(name, plain, i, f, count) for i, f in enumerate(found)]
         channels = found[0].shape[-1]
-        _close(name, [f.reshape(-1, channels) for f in found], wanted, _precision(meant, name))
+        have = [f.reshape(-1, channels) for f in found]
+        _close(name, have, wanted, _precision(meant, name), _extent(meant, name, channels))
 
 
 def _precision(meant: Given, name: str) -> float:
@@ -122,7 +126,26 @@ def _own(name: str, plain: Any, index: int, found: np.ndarray, count: int) -> np
     return own.astype(np.longdouble).reshape(-1, found.shape[-1])
 
 
-def _close(name: str, found: list[Any], wanted: list[Any], precision: float) -> None:
+def _extent(meant: Given, name: str, axes: int) -> Any:
+    """How far points and queries reach along every axis, if they have the same axes; 0 of others.
+
+    Those that lie close together beside the others are rounded by more than they need alone.
+    """
+    if name not in ("points", "queries"):
+        return 0.0
+    ends = []
+    for places in (meant.plain.get(n) for n in ("points", "queries")):
+        for a in places if isinstance(places, list) else [] if places is None else [places]:
+            rows = np.asarray(a).astype(np.longdouble)
+            if rows.ndim > 1 and rows.shape[-1] == axes and rows.size:
+                rows = rows.reshape(-1, axes)
+                ends += [rows.min(0), rows.max(0)]
+    return np.ptp(np.stack(ends), axis=0) if ends else 0.0
+
+
+def _close(
+    name: str, found: list[Any], wanted: list[Any], precision: float, extent: Any = 0.0
+) -> None:
     have, want = np.concatenate(found), np.concatenate(wanted)
     if not want.size:
         return
@@ -132,6 +155,9 @@ def _close(name: str, found: list[Any], wanted: list[Any], precision: float) -> 
     near = (largest <= 1.01 * FAR * spread) | (spread <= NOISE * precision * largest)
     allowed = CLOSE * spread + np.where(near, rounded, 0)
     allowed += np.where(spread <= NOISE * precision * largest, spread, 0)
+    allowed += np.where(extent <= BESIDE * spread, HELD * extent * 1.01, 0)
+    # What is tiny beside the others is among the smallest numbers of float32.
+    allowed += np.where(extent > 1e-20, 2.0**-149, 0)
     # Numbers at the edge of float64 have few digits themselves.
     allowed += 2e-323
     off = np.abs(have - want).max(0)

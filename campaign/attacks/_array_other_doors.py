@@ -11,6 +11,7 @@ import torch
 from campaign.attack import Lost
 from campaign.attacks import _array_bases as bases
 from campaign.attacks import _array_checks as checks
+from campaign.attacks._array_cases import LARGE
 from campaign.attacks._array_doors import Door
 
 
@@ -73,7 +74,7 @@ class Samples(Door):
 
 def _tensor(name: str, a: Any) -> Any:
     """A plain array as the tensor that a sample takes."""
-    if type(a) is not np.ndarray or a.dtype not in (np.float64, np.int64):
+    if type(a) is not np.ndarray or a.dtype not in (np.float64, np.int64) or a.size > LARGE:
         return a
     found = torch.tensor(np.ascontiguousarray(a))
     return found if name == "edges" else found.float() if name == "weights" else found
@@ -238,7 +239,12 @@ class Training(Door):
         if targets is None or isinstance(targets, list) or not given.known:
             return
         found = np.concatenate([a.ravel() for a in checks.numbers(answer)]).astype(np.float64)
-        if len({a.shape for a in checks.numbers(answer)}) == 1 and answer.shape != targets.shape:
+        alike = len({a.shape for a in checks.numbers(answer)}) == 1
+        # Places with the axes of a grid are answered with these, whatever axes the targets had.
+        places = given.plain.get("queries", given.plain.get("points"))
+        if alike and (
+            answer.size != targets.size or (places.ndim == 2 and answer.shape != targets.shape)
+        ):
             raise Lost(f"targets are {targets.shape}, the answer is {answer.shape}")
         middle, spread = np.mean(targets / 4) * 4, np.ptp(targets / 4) * 4
         if spread <= 1e-12 * np.abs(middle):

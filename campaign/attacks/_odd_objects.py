@@ -177,7 +177,7 @@ def _absurd_tensor(a: np.ndarray, random: Random) -> Any:
 
 NONSENSE: dict[str, Maker] = {
     "complex": lambda a, random: a + 1j,
-    "tensor complex": lambda a, random: torch.complex(torch.tensor(a), torch.tensor(a)),
+    "tensor complex": lambda a, random: torch.tensor(a.astype(complex)),
     "dates": lambda a, random: np.zeros(a.shape, "datetime64[s]"),
     "no dates": lambda a, random: np.full(a.shape, "NaT", "datetime64[ns]"),
     "durations": lambda a, random: np.ones(a.shape, "timedelta64[m]"),

@@ -88,7 +88,8 @@ class Dataset:
         the points do. On a grid all of them may have its axes instead of N or M, with places
         (H, W, 2) and values (S, H, W).
         """
-        timed, axes = times is not None, [_axes(p) for p in (points, queries)]
+        geographic, timed = flag("geographic", geographic), times is not None
+        axes = [_axes("points", points), _axes("queries", queries)]
         name_asked, asked = ("points", points) if queries is None else ("queries", queries)
         asked, targets = unrolled(name_asked, asked, "targets", targets, lead=2 if timed else 1)
         if values is not None:
@@ -138,8 +139,10 @@ class Dataset:
         )
         grids = data[0].grid, data[0].query_grid
         curved = [
-            _axes(place) != before and grid is None
-            for place, before, grid in zip((points, queries), axes, grids, strict=True)
+            _axes(name, place) != before and grid is None
+            for name, place, before, grid in zip(
+                ("points", "queries"), (points, queries), axes, grids, strict=True
+            )
         ]
         return cls.of(
             data,
@@ -308,6 +311,6 @@ def _by_sample(places: Column | None) -> bool:
     return places is not None and places.shared is None
 
 
-def _axes(places: Any) -> int:
+def _axes(name: str, places: Any) -> int:
     """How many axes places have that are one array."""
-    return 0 if places is None or is_listed(places) else array("points", places).ndim
+    return 0 if places is None or is_listed(places) else array(name, places).ndim

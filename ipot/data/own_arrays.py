@@ -220,12 +220,18 @@ def same_count(columns: Sequence[Column]) -> int:
 
 def refuse_frame(name: str, given: Any) -> None:
     """Refuse tables with named columns, whose names would be passed over."""
-    if hasattr(given, "columns") and hasattr(given, "to_numpy"):
+    try:
+        if not (hasattr(given, "columns") and hasattr(given, "to_numpy")):
+            return
         columns = ", ".join(repr(str(c)) for c in list(given.columns)[:3])
+    except Exception as error:  # objects of other libraries raise what they like
         raise DataError(
-            f"{name} is a table whose columns have names, and arrays go by order. Say which: "
-            f"{name}=table[[{columns}]].to_numpy()"
-        )
+            f"{name} must be an array of numbers, got a {type(given).__name__}: {error}"
+        ) from error
+    raise DataError(
+        f"{name} is a table whose columns have names, and arrays go by order. Say which: "
+        f"{name}=table[[{columns}]].to_numpy()"
+    )
 
 
 def _of_torch(name: str, given: Tensor) -> np.ndarray:
@@ -261,7 +267,10 @@ def _pieces(found: np.ndarray) -> Iterator[np.ndarray]:
 
 def has_axes(given: Any) -> bool:
     """Whether something in a list is an array with an axis at least."""
-    shape = getattr(given, "shape", ())
+    try:
+        shape = getattr(given, "shape", ())
+    except Exception:  # objects of other libraries raise what they like
+        return False
     return isinstance(shape, tuple) and len(shape) > 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Real
 from typing import Any
@@ -13,10 +14,16 @@ from torch import Tensor
 
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own_arrays import array, is_listed, spans_of
-from ipot.data.own_given import is_whole, text
-from ipot.data.scaling import Scaling, Span, middle, power_of_two
+from ipot.data.own_given import is_whole, items, shown, text
+from ipot.data.scaling import HELD, Scaling, Span, middle, power_of_two
 from ipot.errors import DataError
 from ipot.spec import Bounds
+
+BESIDE = 1e20
+"""Times their own extent that points and queries may lie apart: no domain is so much larger than
+what is looked at in it."""
+TINIEST = 2.0**-149
+"""The smallest number of float32."""
 
 
 def named(argument: str, names: Any, count: int, default: str) -> tuple[str, ...]:
@@ -26,8 +33,8 @@ def named(argument: str, names: Any, count: int, default: str) -> tuple[str, ...
     names = (names,) if isinstance(names, str) else names
     # A set has no order, and a mapping has more than names.
     if not isinstance(names, Iterable) or isinstance(names, Mapping | Set | bytes):
-        raise DataError(f"{argument} must be a list of names, got {names!r}")
-    names = tuple(text(f"{argument}[{i}]", name) for i, name in enumerate(names))
+        raise DataError(f"{argument} must be a list of names, got {shown(names)}")
+    names = tuple(text(f"{argument}[{i}]", n) for i, n in enumerate(items(argument, names)))
     if len(names) != count:
         raise DataError(f"{argument} names {len(names)} channels, and there are {count}")
     if len(set(names)) != len(names):
@@ -70,9 +77,9 @@ def periods_of(
         if isinstance(periods, str | Set) or not isinstance(periods, Iterable):
             raise DataError(
                 f"periods must be like {{0: 1.0}}, {{axis: period}}, or a list with a period or "
-                f"None for each coordinate, got {periods!r}"
+                f"None for each coordinate, got {shown(periods)}"
             )
-        listed = list(periods)
+        listed = items("periods", periods)
         if len(listed) != len(domain):
             raise DataError(
                 f"periods has {len(listed)} entries for {len(domain)} coordinates: give a period "
@@ -82,7 +89,9 @@ def periods_of(
     found: list[float | None] = [None] * len(domain)
     for axis, period in periods.items():
         if not is_whole(axis) or axis not in range(len(domain)):
-            raise DataError(f"periods names axis {axis!r}; {name} have axes 0 to {len(domain) - 1}")
+            raise DataError(
+                f"periods names axis {shown(axis)}; {name} have axes 0 to {len(domain) - 1}"
+            )
         if period is not None:
             found[axis] = _period(axis, period, domain[axis], name, scale[axis] if scale else 1.0)
     return tuple(found)
@@ -93,7 +102,7 @@ def _period(axis: int, period: Any, bounds: tuple[float, float], name: str, scal
     if isinstance(period, Tensor | np.ndarray) and not period.ndim:
         period = period.item()
     if isinstance(period, bool) or not isinstance(period, Real):
-        raise DataError(f"periods: that of axis {axis} must be a number, got {period!r}")
+        raise DataError(f"periods: that of axis {axis} must be a number, got {shown(period)}")
     length, (low, high) = float(period), (scale * end for end in bounds)
     if not (math.isfinite(length) and length > 0):
         raise DataError(f"periods: that of axis {axis} must be positive, got {period}")
@@ -113,10 +122,33 @@ def place_scalings(
     as many coordinates. Longitude and latitude stay as they are."""
     found = [_extent(name, a) for name, a in (("points", points), ("queries", queries))]
     here, there = found
-    if here is not None and there is not None and len(here) == len(there):
-        here = there = [a.join(b) for a, b in zip(here, there, strict=True)]
     kept = 2 if geographic else 0
+    if here is not None and there is not None and len(here) == len(there):
+        both = [a.join(b) for a, b in zip(here, there, strict=True)]
+        _refuse_apart(here, there, _place_scaling("points", both, kept), kept)
+        here = there = both
     return _place_scaling("points", here, kept), _place_scaling("queries", there, kept)
+
+
+def _refuse_apart(points: list[Span], queries: list[Span], both: Scaling | None, kept: int) -> None:
+    """Refuse points or queries that are nothing beside the others, as in other units; a warning
+    where they merely fall together, counted from the origin that both have."""
+    both = both or Scaling.none(len(points))
+    for i, (here, there) in enumerate(zip(points, queries, strict=True)):
+        offset, scale = both.offset[i], both.scale[i]
+        for name, own in (("points", here), ("queries", there)):
+            left = max(abs(own.low - offset), abs(own.high - offset))
+            rounded = max(HELD * float(left), TINIEST * scale)
+            if i < kept or not own.spread or own.is_noise or 2 * rounded <= float(own.spread):
+                continue
+            said = (
+                f"points reach from {here.low:g} to {here.high:g} along axis {i} and queries from "
+                f"{there.low:g} to {there.high:g}: beside the others, {name} cannot be told apart "
+                "in float32. Check that both are in the same units."
+            )
+            if float(here.join(there).spread) > BESIDE * float(own.spread):
+                raise DataError(said)
+            warnings.warn(said, stacklevel=2)
 
 
 def _place_scaling(name: str, axes: list[Span] | None, kept: int) -> Scaling | None:
@@ -182,8 +214,9 @@ def _box(places: Sequence[Tensor]) -> Bounds:
     places = [p.reshape(-1, p.shape[-1]) for p in places if p.numel()]
     low = torch.stack([p.amin(0) for p in places]).amin(0).double()
     high = torch.stack([p.amax(0) for p in places]).amax(0).double()
-    same = high <= low
-    low, high = torch.where(same, low - 0.5, low), torch.where(same, high + 0.5, high)
+    # Half a unit, but more where numbers are so large that float32 would not notice it.
+    half = torch.where(high <= low, (low.abs() * 2.0**-22).clamp(min=0.5), 0.0)
+    low, high = low - half, high + half
     return tuple((float(a), float(b)) for a, b in zip(low, high, strict=True))
 
 

@@ -30,14 +30,14 @@ class NoSuchSample(DataError, IndexError):
 def text(argument: str, given: Any) -> str:
     """A name that is not empty."""
     if not isinstance(given, str) or not given.strip():
-        raise DataError(f"{argument} must be a name in quotation marks, got {_shown(given)}")
+        raise DataError(f"{argument} must be a name in quotation marks, got {shown(given)}")
     return str(given)
 
 
 def flag(argument: str, given: Any) -> bool:
     """True or False, and not what Python would take for one of them."""
     if not isinstance(given, bool | np.bool_):
-        raise DataError(f"{argument} must be True or False, got {_shown(given)}")
+        raise DataError(f"{argument} must be True or False, got {shown(given)}")
     return bool(given)
 
 
@@ -46,13 +46,11 @@ def units_of(units: Any, outputs: Sequence[str]) -> tuple[str, ...]:
     if units is None:
         return ()
     if not isinstance(units, Mapping):
-        raise DataError(
-            f"units must be a mapping like {{{outputs[0]!r}: 'K'}}, got {_shown(units)}"
-        )
+        raise DataError(f"units must be a mapping like {{{outputs[0]!r}: 'K'}}, got {shown(units)}")
     for name, unit in units.items():
         if not isinstance(unit, str):
             raise DataError(
-                f"units: that of {name!r} must be text like 'K' or 'm s-1', got {_shown(unit)}"
+                f"units: that of {name!r} must be text like 'K' or 'm s-1', got {shown(unit)}"
             )
     return tuple(units.get(output, "") for output in outputs) if units else ()
 
@@ -69,14 +67,31 @@ def refuse_unknown_units(units: Any, channels: Sequence[str]) -> None:
 def fraction(argument: str, given: Any) -> float:
     """A number between 0 and 1."""
     if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < 1:
-        raise DataError(f"{argument} must lie between 0 and 1, like 0.8, got {_shown(given)}")
+        raise DataError(f"{argument} must lie between 0 and 1, like 0.8, got {shown(given)}")
     return float(given)
 
 
 def seed_given(given: Any) -> int:
     """A number that randomness starts from."""
     if not is_whole(given) or not 0 <= given <= LARGEST_SEED:
-        raise DataError(f"seed must be a whole number from 0 to 2^63 - 1, got {_shown(given)}")
+        raise DataError(f"seed must be a whole number from 0 to 2^63 - 1, got {shown(given)}")
+    return int(given)
+
+
+def items(argument: str, given: Any) -> list[Any]:
+    """What something that can be gone through holds, one by one."""
+    try:
+        return list(given)
+    except Exception as error:  # tensors without axes, objects of other libraries
+        raise DataError(
+            f"{argument} must be a list, got a {type(given).__name__}: {error}"
+        ) from error
+
+
+def at_least_one(argument: str, given: Any) -> int:
+    """A count of something."""
+    if not is_whole(given) or given < 1:
+        raise DataError(f"{argument} must be a whole number of at least 1, got {shown(given)}")
     return int(given)
 
 
@@ -101,7 +116,7 @@ def row(index: Any, count: int) -> int:
     if not is_row(index):
         raise DataError(
             f"a sample is taken by a whole number like data[0], several by data[0:10] or "
-            f"data.select([...]), got {_shown(index)}"
+            f"data.select([...]), got {shown(index)}"
         )
     found = operator.index(index)
     if not -count <= found < count:
@@ -118,7 +133,7 @@ def rows(index: Any, count: int) -> list[int]:
             raise DataError(f"samples cannot be taken by {index}: {error}") from error
     else:
         if isinstance(index, str | bytes | Mapping) or not isinstance(index, Iterable):
-            raise DataError(f"index must be a list of whole numbers, got {_shown(index)}")
+            raise DataError(f"index must be a list of whole numbers, got {shown(index)}")
         if isinstance(index, np.ndarray | Tensor):
             if index.ndim != 1:
                 raise DataError(f"index must have one axis, got the shape {tuple(index.shape)}")
@@ -141,7 +156,7 @@ def rows(index: Any, count: int) -> list[int]:
 def path_given(argument: str, given: Any) -> Path:
     """A path that is not empty: an empty one is the folder that one happens to be in."""
     if not isinstance(given, str | os.PathLike) or isinstance(os.fspath(given), bytes):
-        raise DataError(f"{argument} must be a path in quotation marks, got {_shown(given)}")
+        raise DataError(f"{argument} must be a path in quotation marks, got {shown(given)}")
     if not os.fspath(given):
         raise DataError(f"{argument} is empty: say where")
     return Path(given)
@@ -163,9 +178,12 @@ def near(missing: Path) -> str:
     return f" Did you mean {said}?" if said else ""
 
 
-def _shown(given: Any) -> str:
+def shown(given: Any) -> str:
     """Something unexpected, in a few words."""
-    said = repr(given)
+    try:
+        said = repr(given)
+    except Exception:  # objects of other libraries raise what they like
+        return f"a {type(given).__name__}"
     if isinstance(given, str | int | float | None) or len(said) <= 40:
         return said if len(said) <= 80 else f"{said[:77]}..."
     return f"a {type(given).__name__}"

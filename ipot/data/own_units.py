@@ -144,7 +144,7 @@ def spans_held(data: Stacked | Ragged) -> dict[str, Any]:
 def _changed(name: str, given: Tensor, before: Scaling | None, after: Scaling | None) -> Tensor:
     """A tensor in other units, in float32."""
     if before is None and after is None:
-        return given.detach().float()
+        return given.detach().resolve_neg().float()
     whole = array(name, given)
     whole = whole if before is None else before.undo(whole, "data")
     held = torch.from_numpy(whole if after is None else after.apply(whole)).float()

@@ -52,6 +52,7 @@ def _columns(case: Case, path: object) -> dict[str, np.ndarray]:
     n, d = case.points.shape
     if not d:
         raise DataError(f"{path}: points without coordinates cannot be written as a table")
+    _refuse_values(path, "points", case.points)
     places = tuple("xyz"[:d]) if d <= 3 else tuple(f"points:{i}" for i in range(d))
     found = dict(zip(places, case.points.T, strict=True))
     meant: dict[str, tuple[str, ...]] = {}
