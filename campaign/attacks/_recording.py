@@ -20,7 +20,7 @@ from campaign.attacks._disk import Record
 from campaign.attacks._victim import finish
 
 SOURCE = Path(__file__).with_name("_recorder.c")
-RECORDED = ("train", "seeds", "fit", "save", "generate", "predict npz", "predict npy", "predict h5")
+RECORDED = ("train", "fit", "save", "generate", "predict npy", "predict h5")
 
 
 def make(folder: Path) -> None:

@@ -15,7 +15,7 @@ from campaign.attack import Attack, Case, Place
 from campaign.attacks import _prepared, _recording
 from campaign.attacks._disk import ORDERS
 
-WEIGHTS = {"train": 6, "fit": 5, "save": 4, "generate": 4, "seeds": 2}
+WEIGHTS = {"train": 6, "fit": 5, "save": 4, "generate": 4}
 
 
 class Power(Attack):

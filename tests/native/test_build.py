@@ -249,7 +249,10 @@ def test_a_damaged_library_is_made_again(anew):
 
 @pytest.mark.usefixtures("compiler")
 def test_processes_may_start_at_once(anew):
-    code = "from ipot.native import build; assert build.library() is not None"
+    code = (
+        f"from ipot.native import build; build.FLAGS = {build.FLAGS!r}; "
+        "assert build.library() is not None"
+    )
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     assert [process.wait(timeout=120) for process in started] == [0, 0]
     assert len(list(anew.iterdir())) == 1
