@@ -13,7 +13,7 @@ import torch
 from ipot.data import fill
 from ipot.data.own import Dataset, Layout
 from ipot.data.own_arrays import array as own_array
-from ipot.data.own_given import at_least_one, flag, near, path_given, shown
+from ipot.data.own_given import at_least_one, flag, near, path_given, refuse_many_steps, shown
 from ipot.device import choose
 from ipot.errors import DataError, RunError, UnknownName, Unsupported
 from ipot.evaluation.conformal import Conformal
@@ -146,6 +146,7 @@ class Surrogate:
         """The arrays as a checked sample."""
         spec = self.spec
         count = spec.steps if steps is None else at_least_one("steps", steps)
+        refuse_many_steps("steps", count)
         if count != 1 and spec.steps == 1:
             raise Unsupported(f"steps: {spec.name} is steady, it has no steps to take")
         if parameters is None and spec.parameters:

@@ -21,6 +21,8 @@ from ipot.data.own_arrays import array, has_axes, refuse_large
 from ipot.errors import DataError
 
 LARGEST_SEED = 2**63 - 1
+MOST_STEPS = 1_000_000
+"""Of one prediction."""
 
 
 class NoSuchSample(DataError, IndexError):
@@ -93,6 +95,15 @@ def at_least_one(argument: str, given: Any) -> int:
     if not is_whole(given) or given < 1:
         raise DataError(f"{argument} must be a whole number of at least 1, got {shown(given)}")
     return int(given)
+
+
+def refuse_many_steps(argument: str, count: float) -> None:
+    """Refuse more steps than anybody waits for, as of times in other units than the model's."""
+    if not count <= MOST_STEPS:
+        raise DataError(
+            f"{argument}: {count:g} steps of the model, and {MOST_STEPS} at most are taken. Check "
+            "that times are in the units of training."
+        )
 
 
 def is_whole(given: Any) -> bool:
