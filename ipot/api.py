@@ -91,6 +91,8 @@ class Surrogate:
         """
         if not isinstance(precision, str) or precision not in ("float32", "bf16"):
             raise Unsupported(f"precision must be float32 or bf16, got {shown(precision)}")
+        if not isinstance(fill, str | None):
+            raise Unsupported(f"fill must be a name like 'linear', got {shown(fill)}")
         rows = None if rows is None else at_least_one("rows", rows)
         sample = self.sample(points, values, queries, steps=steps, parameters=parameters)
         if fill is not None:
