@@ -46,6 +46,7 @@ class Broken:
         raise RuntimeError("broken repr")
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("name", ["points", "values", "targets", "geographic", "inputs", "periods"])
 def test_objects_that_fail_when_looked_at_are_refused_by_name(name):
     with pytest.raises(DataError, match=name):
