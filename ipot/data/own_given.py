@@ -117,7 +117,7 @@ def is_row(given: Any) -> bool:
         return False
     try:
         operator.index(given)
-    except TypeError:
+    except Exception:  # tensors and objects of other libraries raise what they like
         return False
     return "bool" not in str(getattr(given, "dtype", ""))
 
@@ -145,13 +145,15 @@ def rows(index: Any, count: int) -> list[int]:
     else:
         if isinstance(index, str | bytes | Mapping) or not isinstance(index, Iterable):
             raise DataError(f"index must be a list of whole numbers, got {shown(index)}")
+        if isinstance(index, Tensor) and index.is_nested:
+            raise DataError("index must have one axis, got a nested tensor")
         if isinstance(index, np.ndarray | Tensor):
             if index.ndim != 1:
                 raise DataError(f"index must have one axis, got the shape {tuple(index.shape)}")
             # As numbers of Python, which are much larger.
             refuse_large("index", 16 * math.prod(index.shape))
             index = array("index", index).tolist()
-        given = list(index)
+        given = items("index", index)
         if given and all(isinstance(g, bool | np.bool_) for g in given):
             if len(given) != count:
                 raise DataError(

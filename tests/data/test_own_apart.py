@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from ipot.data.own import Dataset
 from ipot.errors import DataError
@@ -57,3 +58,10 @@ def test_a_refusal_names_the_queries_where_they_alone_are_given():
     given = {"queries": np.array(["a", "b"]), "parameters": np.zeros((4, 1))}
     with pytest.raises(DataError, match="queries must hold real numbers"):
         Dataset.from_arrays(targets=FIELDS, **given)
+
+
+@pytest.mark.plain
+def test_rows_in_a_nested_tensor_are_refused():
+    nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])
+    with pytest.raises(DataError, match="index must have one axis, got a nested tensor"):
+        arrays().select(nested)
