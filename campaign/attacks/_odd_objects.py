@@ -177,7 +177,7 @@ def _absurd_tensor(a: np.ndarray, random: Random) -> Any:
 
 
 NONSENSE: dict[str, Maker] = {
-    "complex": lambda a, random: a + 1j,
+    "complex": lambda a, random: np.full(a.shape, 0.5 + 1j),
     "tensor complex": lambda a, random: torch.zeros(a.shape, dtype=torch.complex128),
     "dates": lambda a, random: np.zeros(a.shape, "datetime64[s]"),
     "no dates": lambda a, random: np.full(a.shape, "NaT", "datetime64[ns]"),
