@@ -13,7 +13,7 @@ import torch
 from ipot.data import fill
 from ipot.data.own import Dataset, Layout
 from ipot.data.own_arrays import array as own_array
-from ipot.data.own_given import at_least_one, flag, near, path_given, shown
+from ipot.data.own_given import at_least_one, flag, near, path_given, refuse_many_steps, shown
 from ipot.device import choose
 from ipot.errors import DataError, RunError, UnknownName, Unsupported
 from ipot.evaluation.conformal import Conformal
@@ -91,6 +91,8 @@ class Surrogate:
         """
         if not isinstance(precision, str) or precision not in ("float32", "bf16"):
             raise Unsupported(f"precision must be float32 or bf16, got {shown(precision)}")
+        if not isinstance(fill, str | None):
+            raise Unsupported(f"fill must be a name like 'linear', got {shown(fill)}")
         rows = None if rows is None else at_least_one("rows", rows)
         sample = self.sample(points, values, queries, steps=steps, parameters=parameters)
         if fill is not None:
@@ -146,6 +148,7 @@ class Surrogate:
         """The arrays as a checked sample."""
         spec = self.spec
         count = spec.steps if steps is None else at_least_one("steps", steps)
+        refuse_many_steps("steps", count)
         if count != 1 and spec.steps == 1:
             raise Unsupported(f"steps: {spec.name} is steady, it has no steps to take")
         if parameters is None and spec.parameters:

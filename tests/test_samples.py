@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -31,11 +32,37 @@ from ipot.samples import Batch, Sample, collate
         ({"parameters": torch.zeros(2, 3)}, "parameters must be"),
         ({"edges": torch.zeros(3, 2).long()}, "edges must be"),
         ({"edges": torch.tensor([[0], [5]])}, "edges .* 5 points"),
+        ({"edges": torch.tensor([[0.0], [torch.inf]])}, "edges must be whole numbers"),
+        ({"points": np.zeros((5, 2))}, r"points must be a torch.Tensor, got a ndarray: .*as_ten"),
+        ({"values": [[1.0]] * 5}, "values must be a torch.Tensor, got a list"),
+        ({"queries": None}, "queries must be a torch.Tensor, got None"),
+        ({"weights": "ones"}, "weights must be a torch.Tensor, got a str"),
+        ({"targets": torch.nested.nested_tensor([torch.zeros(2)])}, "targets is a nested tensor"),
+        ({"times": {1.0: 2.0}}, "times must be a tuple of numbers .* got a dict"),
+        ({"times": ("1",)}, "times must be numbers .* a str"),
+        ({"index": 0.5}, "index must be a whole number, got a float"),
+        ({"index": 10**30}, "index must be a whole number of 64 bits"),
+        ({"grid": 5}, r"grid must be a tuple of whole numbers .* got a int"),
     ],
 )
 def test_a_sample_says_what_it_expected_and_what_came(make_sample, fields, message):
     with pytest.raises(DataError, match=message):
         make_sample(**fields)
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("times", [[1], np.array([1.0]), torch.tensor([1.0]), (np.float32(1),)])
+def test_times_in_a_list_or_an_array_are_those_of_a_tuple(make_sample, times):
+    sample = make_sample(times=times)
+    assert sample.times == (1.0,)
+    assert type(sample.times[0]) is float
+    assert collate([sample, make_sample()]).times == (1.0,)
+
+
+@pytest.mark.plain
+def test_only_samples_are_collated(make_sample):
+    with pytest.raises(DataError, match=r"samples\[1\] is a dict, not an ipot.Sample"):
+        collate([make_sample(), {}])
 
 
 def test_nothing_to_predict_from_is_an_error_but_parameters_suffice(make_sample):

@@ -203,7 +203,9 @@ def _scorable(a: Any) -> Any:
     if type(a) is np.ndarray and a.dtype.kind in "fiub":
         with np.errstate(all="ignore"):
             a = torch.tensor(a.astype(np.float32))
-    if not isinstance(a, torch.Tensor) or a.is_nested or a.is_meta or a.is_complex():
+    if not isinstance(a, torch.Tensor) or a.is_nested or a.is_meta or a.is_quantized:
+        return None
+    if a.is_complex():
         return None
     return a if a.layout == torch.strided and a.ndim == 4 and a.numel() else None
 

@@ -229,7 +229,7 @@ def _duplicated(a: np.ndarray, random: Random) -> np.ndarray:
 
 def _collinear(a: np.ndarray, random: Random) -> np.ndarray:
     a = a.copy()
-    if a.ndim and a.shape[-1] > 1:
+    if a.ndim and a.shape[-1] > 1 and a.dtype.kind != "M":
         a[..., 1:] = a[..., :1] * random.choice([0, 1, -3])
     return a
 

@@ -171,13 +171,14 @@ def _absurd_inside(a: np.ndarray, random: Random) -> Any:
 
 
 def _absurd_tensor(a: np.ndarray, random: Random) -> Any:
-    row = torch.tensor(a[:1]) if a.ndim and len(a) else torch.zeros(1, 2)
+    known = a.ndim and len(a) and a.dtype.kind in "fiu"  # torch has no dates
+    row = torch.tensor(a[:1]) if known else torch.zeros(1, 2)
     return row.expand(ABSURD, *row.shape[1:])
 
 
 NONSENSE: dict[str, Maker] = {
-    "complex": lambda a, random: a + 1j,
-    "tensor complex": lambda a, random: torch.tensor(a.astype(complex)),
+    "complex": lambda a, random: np.full(a.shape, 0.5 + 1j),
+    "tensor complex": lambda a, random: torch.zeros(a.shape, dtype=torch.complex128),
     "dates": lambda a, random: np.zeros(a.shape, "datetime64[s]"),
     "no dates": lambda a, random: np.full(a.shape, "NaT", "datetime64[ns]"),
     "durations": lambda a, random: np.ones(a.shape, "timedelta64[m]"),

@@ -21,6 +21,8 @@ from ipot.data.own_arrays import array, has_axes, refuse_large
 from ipot.errors import DataError
 
 LARGEST_SEED = 2**63 - 1
+MOST_STEPS = 1_000_000
+"""Of one prediction."""
 
 
 class NoSuchSample(DataError, IndexError):
@@ -95,6 +97,15 @@ def at_least_one(argument: str, given: Any) -> int:
     return int(given)
 
 
+def refuse_many_steps(argument: str, count: float) -> None:
+    """Refuse more steps than anybody waits for, as of times in other units than the model's."""
+    if not count <= MOST_STEPS:
+        raise DataError(
+            f"{argument}: {count:g} steps of the model, and {MOST_STEPS} at most are taken. Check "
+            "that times are in the units of training."
+        )
+
+
 def is_whole(given: Any) -> bool:
     """Whether this is a whole number of Python or numpy, and not True or False."""
     return isinstance(given, Integral) and not isinstance(given, bool)
@@ -106,7 +117,7 @@ def is_row(given: Any) -> bool:
         return False
     try:
         operator.index(given)
-    except TypeError:
+    except Exception:  # tensors and objects of other libraries raise what they like
         return False
     return "bool" not in str(getattr(given, "dtype", ""))
 
@@ -134,13 +145,15 @@ def rows(index: Any, count: int) -> list[int]:
     else:
         if isinstance(index, str | bytes | Mapping) or not isinstance(index, Iterable):
             raise DataError(f"index must be a list of whole numbers, got {shown(index)}")
+        if isinstance(index, Tensor) and index.is_nested:
+            raise DataError("index must have one axis, got a nested tensor")
         if isinstance(index, np.ndarray | Tensor):
             if index.ndim != 1:
                 raise DataError(f"index must have one axis, got the shape {tuple(index.shape)}")
             # As numbers of Python, which are much larger.
             refuse_large("index", 16 * math.prod(index.shape))
             index = array("index", index).tolist()
-        given = list(index)
+        given = items("index", index)
         if given and all(isinstance(g, bool | np.bool_) for g in given):
             if len(given) != count:
                 raise DataError(

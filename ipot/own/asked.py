@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ipot.data.own import Layout
 from ipot.data.own_arrays import array, is_listed
-from ipot.data.own_given import is_whole
+from ipot.data.own_given import is_whole, refuse_many_steps, shown
 from ipot.errors import DataError, Unsupported
 from ipot.own.arguments import (
     is_by_samples,
@@ -197,7 +197,8 @@ def times_of(
     if steps is None:
         return layout.times or tuple(spec.dt * (i + 1) for i in range(spec.steps))
     if not is_whole(steps) or steps < 1:
-        raise DataError(f"steps must be a whole number of at least 1, got {steps!r}")
+        raise DataError(f"steps must be a whole number of at least 1, got {shown(steps)}")
+    refuse_many_steps("steps", steps)
     if steps != 1 and not layout.timed:
         raise Unsupported("steps: the model was trained on targets without times")
     return tuple(spec.dt * (i + 1) for i in range(int(steps)))
@@ -218,4 +219,5 @@ def _times(spec: Spec, layout: Layout, steps: Any, times: Any) -> tuple[float, .
             f"times must increase and be multiples of the model's step, {spec.dt:g}, from it on; "
             f"got {found.tolist()}"
         )
+    refuse_many_steps("times", counts[-1])
     return tuple(spec.dt * int(n) for n in counts)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from ipot.data.own_given import refuse_many_steps
 from ipot.data.own_layout import Layout
 from ipot.errors import DataError
 from ipot.nn.globe import GLOBAL
@@ -57,6 +58,7 @@ def refuse_other_layout(spec: Spec, layout: Layout, given: Layout) -> None:
             f"times of the data, {list(given.times)}, are no multiples of the model's step, "
             f"{spec.dt:g}"
         )
+    refuse_many_steps("times of the data", max(steps, default=0.0))
     if given.times and layout.times and max(given.times) > (1 + 1e-6) * max(layout.times):
         warnings.warn(
             f"the data go to time {max(given.times):g}, and the model has seen "

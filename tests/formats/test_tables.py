@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ipot.errors import DataError
-from ipot.formats import inspect, read_cases
+from ipot.formats import Case, inspect, read_cases, write_case
 from ipot.formats.parquet import read_parquet
 
 
@@ -190,3 +190,14 @@ class TestParquet:
         monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
         with pytest.raises(DataError, match=r"pip install 'ipot\[table\]'"):
             read_parquet(tmp_path / "some.parquet")
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(
+    "points", [np.full((2, 2), b"0.5"), np.full((2, 2), 1j), np.full((2, 2), np.nan)]
+)
+def test_points_that_no_table_can_hold_are_not_written(tmp_path, points):
+    file = tmp_path / "case.csv"
+    with pytest.raises(DataError, match="points"):
+        write_case(file, Case(points=points, fields={"u": np.zeros(2)}))
+    assert not file.exists()
