@@ -325,5 +325,5 @@ def _cannot(folder: Path, error: OSError) -> RunError:
     where = f" ({error.filename})" if error.filename not in (None, str(folder)) else ""
     return RunError(
         f"cannot write to {folder}: {error.strerror or error}{where}. Make it writable, or choose "
-        "another folder."
+        "another folder (out=... or --out)."
     )

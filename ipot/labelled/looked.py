@@ -30,7 +30,7 @@ def inspect_series(where: Path | str) -> Inventory:
     """What is in the files: variables, dimensions, ranges, gaps in time, missing values."""
     data = open_series(where)
     paths = files_of(Path(where))
-    numeric = [n for n, a in data.data_vars.items() if a.dtype.kind in "fiub" and a.dims]
+    numeric = [n for n, a in data.data_vars.items() if a.dtype.kind in "fiub" and _is_field(a)]
     arrays = [data[n] for n in numeric]
     time, sample = find_frames(arrays) if arrays else (None, None)
     variables, notes, sizes, good, scalars = [], [], [], [], []
@@ -66,6 +66,11 @@ def inspect_series(where: Path | str) -> Inventory:
         notes=tuple(notes),
         suggestion=_suggestion(where, data, good, scalars),
     )
+
+
+def _is_field(array: Any) -> bool:
+    """Whether it has dimensions, and none of them twice, as matrices of errors have."""
+    return 0 < len(array.dims) == len(set(array.dims))
 
 
 def _looked_at(field: Field, array: Any) -> tuple[Variable, list[str]]:

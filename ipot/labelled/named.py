@@ -141,6 +141,11 @@ def find_sample(arrays: Sequence[Any], time: str | None, told: str | None) -> st
 
 def as_field(name: str, array: Any, time: str | None, sample: str | None) -> Field:
     """A variable with its dimensions sorted; those of length one that say no place are dropped."""
+    if len(set(array.dims)) < len(array.dims):
+        raise DataError(
+            f"{name} has a dimension twice ({', '.join(map(str, array.dims))}): it is damaged or a "
+            "matrix and no field. Leave it out, or give each of its dimensions a name of its own."
+        )
     for dim in map(str, array.dims):
         if dim in (time, sample):
             continue

@@ -1,6 +1,7 @@
 """The attack by files finds what it looks for, where the package is broken on purpose."""
 
 import json
+import os
 import shutil
 from itertools import count
 from pathlib import Path
@@ -126,11 +127,11 @@ def test_code_that_a_file_names_is_found(tried, monkeypatch):
 
 
 def test_code_that_a_saved_model_names_is_found(tried, monkeypatch, tmp_path):
-    from ipot.saved import folder
+    from ipot import registry
 
     attack = only(files.Runs, "saved")
     tried(attack, "read saved", [])
-    monkeypatch.setattr(folder, "_known", lambda name, file, trusted: name)
+    monkeypatch.setattr(registry, "named_in_file", lambda kind, name, file, *, trusted: name)
     tree, around = attack._tree(tmp_path, "saved"), Around(tmp_path, "..")
     wanted = f'"model": {{"name": "{CANARY}"'.encode()
     naming = next(
@@ -184,6 +185,32 @@ def test_an_error_that_is_not_told_is_foreign(monkeypatch):
 def test_a_refusal_is_no_finding(tried):
     attack = only(files.Meshes, "vtu ascii")
     assert "vtu" in first(tried, attack, "read", "truncate", DataError)
+
+
+def test_files_are_tried_by_the_forked_server(monkeypatch):
+    """A library that crashes does so in a child of the server, and the case goes on."""
+    from ipot.data.guard import hdf5
+
+    honest = hdf5.look
+
+    def fragile(path):
+        return honest(path) if b"\x89HDF" in Path(path).read_bytes()[:4] else os.abort()
+
+    monkeypatch.setattr(hdf5, "look", fragile)
+    attack = only(files.Hdf5Files, "hdf5 plain")
+    monkeypatch.setitem(files.ALL_DOORS, "read", _crashing)
+    outcome = runner.replay(attack, {"seed_file": "hdf5 plain", "door": "read", "changes": []})
+    assert outcome.verdict is Verdict.REFUSED
+    assert "SIGABRT" in outcome.said
+
+
+def _crashing(path, seed):
+    from ipot.data.guard import trial
+
+    if "scratch" in path.parts and "copy" not in path.parts:
+        path.write_bytes(b"nothing")
+    trial.tried("ipot.data.guard.hdf5:look", path)
+    yield "a", np.zeros(1)
 
 
 @pytest.mark.parametrize("door", ["count", "fetch"])

@@ -117,9 +117,9 @@ def test_processes_side_by_side_try_every_case_once(tmp_path):
 def test_the_clock_ends_it(tmp_path):
     class Slow(Fake):
         def run(self, case, place):
-            time.sleep(0.05)
+            time.sleep(0.1)
 
-    tally = runner.run_attack(Slow(), 1, seconds=0.3, found=tmp_path)
+    tally = runner.run_attack(Slow(), 1, seconds=2, found=tmp_path)
     assert 1 <= tally.tried < runner.CHUNK
 
 

@@ -139,3 +139,11 @@ def test_samples():
     empty = grid(5).isel(time=slice(0, 0))
     refused(empty, "t2m is empty: time has no entries")
     refused(grid(5).isel(latitude=slice(0, 0)), "t2m is empty: latitude has no entries")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate dimension names")
+def test_a_variable_with_a_dimension_twice():
+    data = grid(20)
+    rows = data.sizes["latitude"]
+    data["errors"] = (("time", "latitude", "latitude"), np.ones((20, rows, rows)))
+    refused(data, r"errors has a dimension twice \(time, latitude, latitude\)", inputs="errors")

@@ -244,3 +244,12 @@ def test_the_real_grib(data_root):
     train, validation = split_series(dataset, series)
     assert len(train) + len(validation) == len(dataset) - 5
     assert inspect_series(path).kind == "GRIB"
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate dimension names")
+def test_a_matrix_beside_the_fields_is_left_alone(tmp_path):
+    data = grid(20)
+    data["errors"] = (("latitude", "latitude"), np.eye(data.sizes["latitude"]))
+    found = {v.name: v.role for v in inspect_series(write(tmp_path / "a.nc", data)).variables}
+    assert found["errors"] == "left alone"
+    assert found["t2m"] == "input or target"

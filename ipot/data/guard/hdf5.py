@@ -54,12 +54,15 @@ def look(path: str) -> None:
                 budget -= _read_through(item, budget)
 
 
-def check(path: Path) -> None:
-    """Walk the file once and refuse links out of it, foreign storage, filters and sizes."""
+def check(path: Path, *, tree: bool = False) -> None:
+    """Walk the file once and refuse links out of it, foreign storage, filters and sizes.
+
+    Groups of netCDF are a `tree`: one that is linked twice is refused, too.
+    """
     size = regular_file(path).st_size
     try:
         with h5py.File(path, "r") as file:
-            for item in _objects(path, file):
+            for item in _objects(path, file, tree=tree):
                 if isinstance(item, h5py.Dataset):
                     _refuse_array(path, item)
                 _refuse_types(path, item)
@@ -71,8 +74,11 @@ def check(path: Path) -> None:
         ) from error
 
 
-def _objects(path: Path, file: Any) -> Any:
-    """Every group, array and named type once, however many links lead to it."""
+def _objects(path: Path, file: Any, *, tree: bool = False) -> Any:
+    """Every group, array and named type once, however many links lead to it.
+
+    In a `tree`, one link leads to each group.
+    """
     most = max(1000, regular_file(path).st_size // LEAST)
     seen: set[int] = set()
     todo = [file.id]
@@ -97,10 +103,18 @@ def _objects(path: Path, file: Any) -> Any:
                 continue  # leads to a place in this file, or through a link that is refused
             if kind != _low.h5l.TYPE_HARD:
                 raise _outside(path, name, _target(group, name, kind))
+            if address in seen and not tree:
+                continue
+            opened = _low.h5o.open(group, name)
             if address in seen:
+                if isinstance(opened, h5py.h5g.GroupID):
+                    raise DataError(
+                        f"{shown(path)}: the group {shown(name.decode(errors='replace'))} is in "
+                        "the file twice, and a library for netCDF would go around in it: the file "
+                        "is damaged or no netCDF; write or fetch it again"
+                    )
                 continue
             seen.add(address)
-            opened = _low.h5o.open(group, name)
             if isinstance(opened, h5py.h5g.GroupID):
                 todo.append(opened)
                 yield h5py.Group(opened)

@@ -41,7 +41,7 @@ def check(path: Path) -> None:
         if start[:3] == b"CDF" and start[3:] in (b"\x01", b"\x02", b"\x05"):
             _Header(path, file, size, start[3]).check()
             return
-    hdf5.check(path)
+    hdf5.check(path, tree=True)
 
 
 class _Header:
