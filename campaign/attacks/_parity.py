@@ -27,15 +27,17 @@ class Rounding:
     """How near numbers of a precision must come."""
 
     tolerance: float
-    """Of the largest entry."""
+    """Of the largest entry of an answer."""
+    gradients: float
+    """Of the largest entry of a gradient, whose terms cancel more often."""
     unit: float
     """What a weight is changed by, as a part of it, to see how much an answer depends on that."""
     least: float
     """Gradients smaller than this part of the largest of all are measured by that part."""
 
 
-SINGLE = Rounding(tolerance=1e-4, unit=2.0**-23, least=1e-3)
-HALF = Rounding(tolerance=3e-2, unit=2.0**-8, least=3e-2)
+SINGLE = Rounding(tolerance=1e-4, gradients=1e-3, unit=2.0**-23, least=1e-3)
+HALF = Rounding(tolerance=3e-2, gradients=3e-2, unit=2.0**-8, least=3e-2)
 HONEST = 4.0
 """How much larger than that of the plain path an error may be: both are chance."""
 OVERFLOWN = 0.1
@@ -160,7 +162,8 @@ class Yardstick:
                     continue
                 raise Lost(f"{kind}: {name} not finite", f"{kind}, {what} not finite")
             error = float((given - exact)[ok].abs().max()) / size
-            if not error <= max(self.rounding.tolerance, HONEST * honest):
+            allowed = self.rounding.tolerance if name == ANSWER else self.rounding.gradients
+            if not error <= max(allowed, HONEST * honest):
                 suspects[name] = (error, honest, size, ok, what)
         self._judge(suspects, kind)
 
