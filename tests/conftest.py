@@ -46,6 +46,18 @@ def data_root() -> Path:
 
 
 @pytest.fixture
+def traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regions are traced and differentiated as ever, and no C++ is made of them: that takes a
+    minute, and `tests/training/test_step.py` has a step that is compiled to its end."""
+    known = torch.nn.Module.compile
+
+    def traced(self: torch.nn.Module, *given: object, **options: object) -> None:
+        known(self, *given, **options, backend="aot_eager")
+
+    monkeypatch.setattr(torch.nn.Module, "compile", traced)
+
+
+@pytest.fixture
 def without_native(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine without a C++ compiler."""
     monkeypatch.setattr(build, "_tried", lambda: (None, "left out by a test"))

@@ -213,7 +213,7 @@ def test_what_cannot_be_measured():
 
 
 @pytest.mark.compile
-def test_the_compiled_step_is_set_up_first(terms):
+def test_the_compiled_step_is_set_up_first(terms, traced_only):
     ours, _ = train.measure_training(small(step="compiled"), terms)
     assert ours.kind == "compiled"
     assert ours.setup_seconds > 1e-3 * ours.ms

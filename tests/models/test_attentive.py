@@ -16,6 +16,7 @@ from ipot.samples import Batch
 from ipot.spec import Spec
 
 pytestmark = [
+    pytest.mark.plain,  # shapes of the same models are checked elsewhere, in half the time
     pytest.mark.skipif(not kernels.installed(), reason="Triton is not installed"),
     pytest.mark.skipif(not interpreted(), reason="float32 by kernels is for tests alone"),
 ]
