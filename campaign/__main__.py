@@ -18,7 +18,7 @@ from pathlib import Path
 
 from campaign import ledger
 from campaign.attack import Attack, all_attacks
-from campaign.runner import FOUND, Tally, replay, run_attack
+from campaign.runner import FOUND, SHRINKING, Tally, replay, run_attack
 
 
 def main() -> int:
@@ -51,6 +51,7 @@ def main() -> int:
                 jobs=given.jobs,
                 most=given.cases,
                 found=given.found,
+                shrinking=given.shrink,
             )
             tallies.append(tally)
             print(f"{attack.name}: {_line(tally)}", flush=True)
@@ -76,6 +77,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--ledger", type=Path, default=ledger.LEDGER, help="where runs add up")
     parser.add_argument("--no-ledger", action="store_true", help="write nothing down")
     parser.add_argument("--found", type=Path, default=FOUND, help="where findings are kept")
+    parser.add_argument(
+        "--shrink", type=float, default=SHRINKING, help="seconds for making a finding small"
+    )
     parser.add_argument("--table", action="store_true", help="print what all runs add up to")
     parser.add_argument("--replay", type=Path, help="try a finding again")
     given = parser.parse_args()

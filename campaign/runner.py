@@ -62,6 +62,7 @@ def run_attack(
     jobs: int = 1,
     most: int | None = None,
     found: Path = FOUND,
+    shrinking: float = SHRINKING,
 ) -> Tally:
     """Try cases until the time is up, or `most` of them; then make findings small and keep them."""
     tally = Tally(attack.name, attack.counted, first, first)
@@ -83,7 +84,7 @@ def run_attack(
                     tally.findings.append((nth_case(attack, seed, outcome.index), outcome))
         finally:
             tally.seconds = time.monotonic() - began
-            tally.findings = [shrunk(attack, c, o, shared) for c, o in tally.findings]
+            tally.findings = [shrunk(attack, c, o, shared, shrinking) for c, o in tally.findings]
             for case, outcome in tally.findings:
                 keep(found, attack.name, case, outcome, seed)
     return tally
@@ -97,9 +98,11 @@ def replay(attack: Attack, case: Case) -> Outcome:
         return next(iter(outcomes(attack, [(0, case)], Path(name))))
 
 
-def shrunk(attack: Attack, case: Case, outcome: Outcome, shared: Path) -> tuple[Case, Outcome]:
+def shrunk(
+    attack: Attack, case: Case, outcome: Outcome, shared: Path, seconds: float = SHRINKING
+) -> tuple[Case, Outcome]:
     """The smallest case found that ends in the same way."""
-    until = time.monotonic() + SHRINKING
+    until = time.monotonic() + seconds
     better = True
     while better and time.monotonic() < until:
         better = False
