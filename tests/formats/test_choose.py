@@ -218,3 +218,24 @@ def test_trajectories_need_frames(tmp_path):
     well(tmp_path / "a.hdf5")
     with pytest.raises(DataError, match="--history, --lead"):
         dataset_of(read_cases(tmp_path / "a.hdf5"), targets=["u"])
+
+
+@pytest.mark.parametrize("targets", [(), ("u",)])
+def test_numbers_where_rows_are_meant_are_refused(targets):
+    """Targets (S) have no axis for the points."""
+    arrays = Arrays(targets=np.zeros(3), points=np.zeros((4, 2)), outputs=("u",), source="a.npz")
+    with pytest.raises(DataError, match="targets has 1 axes"):
+        dataset_of(arrays, targets=targets)
+
+
+def test_more_channels_than_can_be_named_are_refused():
+    """From a small file that unpacks to much: their names would exhaust memory."""
+    many = np.broadcast_to(np.float32(0), (2**40,))
+    with pytest.raises(DataError, match=r"parameter re of some\.vtu has 1099511627776 channels"):
+        dataset_of([made(parameters={"re": many})], targets=["a"], parameters=["re"])
+    wide = {"a": np.broadcast_to(np.float32(0), (6, 2**40))}
+    with pytest.raises(DataError, match="field a has 1099511627776 channels"):
+        dataset_of([made(fields=wide)], targets=["a"])
+    arrays = Arrays(targets=wide["a"][None], points=np.zeros((6, 2)), source="a.npz")
+    with pytest.raises(DataError, match=r"targets of a\.npz has 1099511627776 channels"):
+        dataset_of(arrays)
