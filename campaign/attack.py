@@ -109,6 +109,10 @@ class Attack(ABC):
     def run(self, case: Case, place: Place) -> int | None:
         """Try a case; returns the bytes that its data need, if those are many."""
 
+    def needs(self, case: Case) -> int:
+        """Bytes that the data of a case need even where it is refused."""
+        return 0
+
     def smaller(self, case: Case) -> Iterator[Case]:
         """Simpler cases, the simplest first; by default with parts of `changes` left out."""
         changes = case.get("changes")

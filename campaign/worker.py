@@ -158,7 +158,7 @@ def _tried(attack: Attack, index: int, case: Case, shared: Path, scratch: Path) 
         outcome = ended(Verdict.SURVIVED)
     finally:
         _removed(scratch)
-    grown = _status("VmHWM") - before
+    grown, needed = _status("VmHWM") - before, max(needed, attack.needs(case))
     if outcome.verdict.good and grown > attack.memory + needed:
         said = f"grew by {grown // MIB} MiB; {attack.memory // MIB} and {needed // MIB} are allowed"
         outcome = ended(Verdict.MEMORY, said=said)

@@ -50,6 +50,15 @@ def _one(file: h5py.File, random: Random) -> str:
     return random.choice(names_of(file))
 
 
+def _refuse_elsewhere(item: h5py.Dataset) -> None:
+    """Leave arrays alone whose numbers lie in other files: to read one and store it again would
+    copy a secret into the case, which may then come back; to write to one would change the secret.
+    """
+    plan = item.id.get_create_plist()
+    if plan.get_external_count() or plan.get_layout() == h5py.h5d.VIRTUAL:
+        raise Inapplicable
+
+
 def _attributes(item: Any) -> dict[str, Any]:
     found = {}
     for key in item.attrs:
@@ -160,6 +169,7 @@ def _shape(file: h5py.File, random: Random, around: Around) -> None:
 @hdf5_mutator("hdf5 chunks and filters")
 def _filters(file: h5py.File, random: Random, around: Around) -> None:
     name = _one(file, random)
+    _refuse_elsewhere(file[name])
     data = file[name][()]
     if np.ndim(data) == 0:
         raise Inapplicable
@@ -176,6 +186,7 @@ def _values(file: h5py.File, random: Random, around: Around) -> None:
     item = file[_one(file, random)]
     if item.dtype.kind not in "fiu" or not item.size:
         raise Inapplicable
+    _refuse_elsewhere(item)
     data = item[()]
     odd = (np.nan, np.inf, 1e300, -1, 0, 2**31)
     flat = np.ravel(data).copy()

@@ -27,7 +27,7 @@ from campaign.attacks import (
 from campaign.attacks._doors import DOORS, digest
 from campaign.attacks._doors_runs import RUN_DOORS
 from campaign.attacks._mutate import GENERIC, NEUTRAL, Around, Tree, mutated, read_tree, write_tree
-from campaign.attacks._secrets import make_secrets
+from campaign.attacks._secrets import BOMB, make_secrets
 from campaign.attacks._trial import fork_server
 
 CHECKED = ("load", "hub")
@@ -130,6 +130,12 @@ class FilesAttack(Attack):
         if each:  # a run that goes on for long is left alone, and says nothing
             self._compare(case, tree == original, said, each, place.shared)
         return 2 * size
+
+    def needs(self, case: Case) -> int:
+        """A bomb within what deflate can do is an array like others: its bytes are read, and each
+        becomes a number in float32 before shapes are compared."""
+        bombs = sum(name == "zip bomb" for name, _ in case["changes"])
+        return bombs * BOMB * (1 + 4)
 
     def _compare(self, case: Case, same: bool, said: str, each: list[str], shared: Path) -> None:
         """Where a change cannot matter the answer is the old one; arrays of a zip are checked."""

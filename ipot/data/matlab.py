@@ -82,7 +82,10 @@ def _read_hdf5(path: Path, names: Sequence[str], rows: slice | None) -> dict[str
 def _read_scipy(path: Path, names: Sequence[str], rows: slice | None) -> dict[str, Any]:
     from scipy.io import loadmat
 
-    found = loadmat(str(path), variable_names=list(names), appendmat=False)
+    try:
+        found = loadmat(str(path), variable_names=list(names), appendmat=False)
+    except UnboundLocalError as error:  # how SciPy fails on a class of arrays it does not know
+        raise ValueError("an array is of a class that MATLAB does not have") from error
     return {name: found[name] if rows is None else found[name][rows] for name in names}
 
 

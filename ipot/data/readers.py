@@ -155,19 +155,30 @@ def expect_shape(
 
 
 def expect_finite(path: Path, name: str, array: np.ndarray) -> None:
-    """Refuse NaN and infinity, and say where the first of them stands."""
+    """Refuse NaN, infinity and what becomes infinite in float32, which samples are held in, and
+    say where the first of them stands."""
     if not np.issubdtype(array.dtype, np.inexact) or not array.size:
         return
     # Pieces as they lie in memory: arrays of MATLAB vary fastest along their first axis.
-    pieces = np.moveaxis(array, int(np.argmax(array.strides)), 0)
+    slowest = int(np.argmax(array.strides))
+    pieces = np.moveaxis(array, slowest, 0)
     step = max(1, LARGE // pieces[0].nbytes)
     for start in range(0, len(pieces), step):
-        if not np.isfinite(pieces[start : start + step]).all():
-            place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        held = _held(pieces[start : start + step])
+        if not held.all():
+            row, *others = (int(i) for i in np.argwhere(~held)[0])
+            place = (*others[:slowest], start + row, *others[slowest:])
             raise DataError(
-                f"{name} of {path} holds a value that is not finite (NaN or infinity) at index "
-                f"{place} of shape {array.shape}. The file is damaged: fetch or write it again."
+                f"{name} of {path} holds a value that is not finite in float32 ({array[place]}) at "
+                f"index {place} of shape {array.shape}. The file is damaged: fetch or write it "
+                "again."
             )
+
+
+def _held(array: np.ndarray) -> np.ndarray:
+    """Which numbers float32 can hold."""
+    with np.errstate(over="ignore"):
+        return np.isfinite(array.astype(np.float32, copy=False))
 
 
 def _numbers(path: Path, name: str, array: Any) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ipot.errors import DataError
 from ipot.formats.case import Case
+from ipot.formats.limits import check_channels
 from ipot.formats.names import components, unknown
 
 Where = Literal["points", "cells"]
@@ -64,6 +65,7 @@ def _channels(arrays: Mapping[str, np.ndarray], name: str) -> tuple[np.ndarray, 
         return found, (name,)
     array = arrays[name]
     array = array[:, None] if array.ndim == 1 else array
+    check_channels(f"the field {name}", array.shape[1])
     return array, components(name, array.shape[1])
 
 
@@ -74,6 +76,7 @@ def scalars_of(case: Case, names: Sequence[str]) -> tuple[np.ndarray, tuple[str,
     for name in names:
         if name in case.parameters:
             array = np.atleast_1d(case.parameters[name])
+            check_channels(f"the parameter {name} of {source_of(case)}", len(array))
             found.append(array)
             labels += [name] if len(array) == 1 else [f"{name}_{i}" for i in range(len(array))]
             continue

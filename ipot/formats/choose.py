@@ -12,7 +12,7 @@ from ipot.data.own_facts import named
 from ipot.errors import DataError
 from ipot.formats.case import Arrays, Case, CaseReader, Trajectories
 from ipot.formats.channels import Where, all_names, fields_of, scalars_of, source_of
-from ipot.formats.limits import check_memory
+from ipot.formats.limits import check_channels, check_memory
 from ipot.formats.names import unknown
 
 
@@ -137,7 +137,9 @@ def _chosen(
             raise DataError(f"{arrays.source} has no {array}, and {', '.join(chosen)} is asked for")
         return None, None
     one = value[0]
-    count = 1 if np.ndim(one) == flat else one.shape[-1]
+    # With fewer axes than `flat` it has no channels; Dataset.from_arrays says what is missing.
+    count = 1 if np.ndim(one) <= flat else one.shape[-1]
+    check_channels(f"{array} of {arrays.source}", count)
     if not chosen:
         return value, names
     there = named(key, names, count, default)
@@ -145,7 +147,7 @@ def _chosen(
         if name not in there:
             raise unknown(name, f"channel of {array} called", arrays.source, there)
     index = [there.index(name) for name in chosen]
-    if np.ndim(one) == flat or index == list(range(count)):
+    if np.ndim(one) <= flat or index == list(range(count)):
         return value, list(chosen)
     pick = [v[..., index] for v in value] if isinstance(value, list) else value[..., index]
     return pick, list(chosen)

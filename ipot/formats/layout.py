@@ -82,6 +82,8 @@ def unpack(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str], source: s
         if path.startswith("units/")
     }
     points = arrays["points"]
+    if points.ndim != 2:
+        raise DataError(f"{source}: points must be (N, D), got shape {points.shape}")
     points = points.astype(points.dtype.newbyteorder("="), copy=False)
     joined = _mesh(mesh, texts.get("mesh/kind"), len(points), source) if mesh else None
     return Case(

@@ -24,6 +24,8 @@ from ipot.memory import SMALL, free_memory, in_words, refuse_too_large
 
 SQUEEZED = 1100
 """How many bytes one byte of a compressed file can stand for; deflate cannot reach more."""
+CHANNELS = 2**20
+"""Channels of one array, or numbers of one parameter: each of them gets a name."""
 BROKEN = (
     *(OSError, EOFError, ValueError, TypeError, KeyError, IndexError, OverflowError),
     *(NotImplementedError, RuntimeError, MemoryError, SyntaxError, struct.error, zlib.error),
@@ -101,6 +103,15 @@ def check_memory(what: str, size: int) -> None:
     """Refuse what does not fit into the memory that is free."""
     if size > SMALL:
         refuse_too_large(what, size, free_memory())
+
+
+def check_channels(what: str, count: int) -> None:
+    """Refuse so many channels that their names alone would exhaust memory."""
+    if count > CHANNELS:
+        raise DataError(
+            f"{what} has {count} channels; {CHANNELS} are the most. If its axes are in another "
+            "order, write it with the channels last; of a compressed file, check that it is whole."
+        )
 
 
 def check_squeezed(what: str, size: int, held: int) -> None:

@@ -236,3 +236,25 @@ def test_damaged_samples_of_a_store_are_lost(tried, monkeypatch):
 
 def test_the_secret_is_one_that_every_precision_holds():
     assert float(np.float32(SECRET)) == SECRET
+
+
+def test_no_change_reads_or_writes_what_lies_elsewhere(tmp_path):
+    """A secret that is copied into the file itself would come back as the file's own numbers."""
+    make_secrets(tmp_path / "secrets")
+    path, secret = tmp_path / "a.h5", tmp_path / "secrets" / "secret.raw"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("a", (8, 9), "<f4", external=[(str(secret), 0, h5py.h5f.UNLIMITED)])
+    tree, before = {"a.h5": path.read_bytes()}, secret.read_bytes()
+    around = Around(tmp_path / "secrets", "../secrets", {})
+    for change in ("hdf5 chunks and filters", "hdf5 values"):
+        for number in range(10):
+            assert mutated(tree, [[change, number]], around) == tree
+    assert secret.read_bytes() == before
+
+
+def test_a_refused_bomb_may_take_what_its_numbers_need():
+    attack = only(files.ArrayFiles, "npz")
+    case = {"seed_file": "npz", "door": "dataset", "changes": [["truncate", 1]]}
+    assert attack.needs(case) == 0
+    case["changes"].append(["zip bomb", 1])
+    assert attack.needs(case) == 5 * 72 * 2**20

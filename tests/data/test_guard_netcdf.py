@@ -1,5 +1,7 @@
 """netCDF files that would keep the library busy."""
 
+import contextlib
+
 import h5py
 import pytest
 
@@ -17,3 +19,22 @@ def test_a_group_that_holds_itself_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"loop\.nc: the group loop is in the file twice"):
         netcdf.check(path)
     hdf5.check(path)  # readers of HDF5 alone see every group once
+
+
+@pytest.mark.parametrize("damage", [MemoryError, OSError])
+@pytest.mark.parametrize("module", [hdf5, netcdf])
+def test_a_first_reading_tells_exhausted_memory_from_damage(tmp_path, monkeypatch, module, damage):
+    """The file is refused for the first; the reader that follows meets the second again."""
+
+    def read(*_):
+        raise damage
+
+    path = tmp_path / "a.nc"
+    with h5py.File(path, "w") as file:
+        file["a"] = [1.0, 2.0]
+    name = "_read_through" if module is hdf5 else "_read_group"
+    if module is netcdf:
+        pytest.importorskip("netCDF4")
+    monkeypatch.setattr(module, name, read)
+    with pytest.raises(MemoryError) if damage is MemoryError else contextlib.nullcontext():
+        module.look(str(path))

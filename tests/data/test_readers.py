@@ -206,3 +206,20 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
     ):
         with pytest.raises(DataError, match=r"cannot write .*file/x"):
             write(tmp_path / "file" / "x")
+
+
+def test_numbers_that_float32_does_not_hold_are_refused(tmp_path):
+    """Samples are held in float32, where they would become infinite."""
+    array = np.array([[1.0, 1e38], [1e300, 2.0]])
+    with pytest.raises(DataError, match=r"u of .*not finite.*1e\+300.*\(1, 0\)"):
+        readers.expect(tmp_path / "a.mat", "u", array, (2, 2))
+    readers.expect(tmp_path / "a.mat", "u", array[:1], (1, 2))
+
+
+def test_an_array_of_an_unknown_class_is_refused(tmp_path):
+    path = readers.write_mat(tmp_path / "some.mat", {"a": np.ones((2, 2))})
+    content = bytearray(path.read_bytes())
+    content[128 + 16] = 99  # the class in the flags of the first array
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"some\.mat"):
+        readers.read_mat(path, ["a"])

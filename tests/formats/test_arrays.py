@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ipot.errors import DataError
-from ipot.formats import Arrays, inspect, kind_of, read_cases
+from ipot.formats import Arrays, inspect, kind_of, layout, read_cases
 from ipot.formats.arrays import read_arrays, write_arrays, write_mapped
 
 random = np.random.default_rng(0)
@@ -325,3 +325,9 @@ def test_a_damaged_description_is_refused(tmp_path):
     np.savez(path, ipot=told)
     with pytest.raises(DataError, match="has no points"):
         read_cases(path)
+
+
+def test_a_single_number_as_points_of_a_mesh_is_refused():
+    arrays = {"points": np.array(1.0), "mesh/types": np.zeros(1, int)}
+    with pytest.raises(DataError, match=r"c\.npz: points must be \(N, D\), got shape \(\)"):
+        layout.unpack(arrays, {}, "c.npz")

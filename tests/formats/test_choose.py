@@ -5,7 +5,7 @@ import pytest
 
 from formats.making import square, triangles
 from ipot.errors import DataError, UnknownName
-from ipot.formats import Arrays, Case, read_cases
+from ipot.formats import Arrays, Case, limits, read_cases
 from ipot.formats.choose import dataset_of
 
 random = np.random.default_rng(0)
@@ -218,3 +218,25 @@ def test_trajectories_need_frames(tmp_path):
     well(tmp_path / "a.hdf5")
     with pytest.raises(DataError, match="--history, --lead"):
         dataset_of(read_cases(tmp_path / "a.hdf5"), targets=["u"])
+
+
+@pytest.mark.parametrize("targets", [(), ("u",)])
+def test_numbers_where_rows_are_meant_are_refused(targets):
+    """Targets (S) have no axis for the points."""
+    arrays = Arrays(targets=np.zeros(3), points=np.zeros((4, 2)), outputs=("u",), source="a.npz")
+    with pytest.raises(DataError, match="targets has 1 axes"):
+        dataset_of(arrays, targets=targets)
+
+
+def test_more_channels_than_can_be_named_are_refused(monkeypatch):
+    """From a small file that unpacks to much: their names would exhaust memory."""
+    monkeypatch.setattr(limits, "CHANNELS", 4)
+    with pytest.raises(DataError, match=r"parameter re of some\.vtu has 5 channels"):
+        dataset_of([made(parameters={"re": np.zeros(5)})], targets=["a"], parameters=["re"])
+    wide = random.random((6, 5))
+    with pytest.raises(DataError, match="field a has 5 channels"):
+        dataset_of([made(fields={"a": wide})], targets=["a"])
+    arrays = Arrays(targets=wide[None], points=random.random((6, 2)), source="a.npz")
+    with pytest.raises(DataError, match=r"targets of a\.npz has 5 channels"):
+        dataset_of(arrays)
+    assert dataset_of([made()], targets=["w"]).spec.outputs == ("w_0", "w_1", "w_2", "w_3")

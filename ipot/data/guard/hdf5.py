@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,18 @@ FILTERS = frozenset(
 LZ4, Bitshuffle, ZFP, Zstandard, SZ, Blosc2). For any other HDF5 would look for a plugin."""
 
 
+@contextlib.contextmanager
+def but_for_memory() -> Iterator[None]:
+    """Pass over errors of a library, which the caller will meet again, but not over exhausted
+    memory: the file is refused for that."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception:
+        return
+
+
 def look(path: str) -> None:
     """Refuse what is not allowed, then read all attributes and arrays, up to `READ` bytes.
 
@@ -46,9 +59,9 @@ def look(path: str) -> None:
     """
     check(Path(path))
     budget = READ
-    with contextlib.suppress(Exception), h5py.File(path, "r") as file:
+    with but_for_memory(), h5py.File(path, "r") as file:
         for item in _objects(Path(path), file):
-            with contextlib.suppress(Exception):
+            with but_for_memory():
                 dict(item.attrs)
             if isinstance(item, h5py.Dataset) and budget > 0:
                 budget -= _read_through(item, budget)
@@ -212,7 +225,7 @@ def _read_through(array: Any, budget: int) -> int:
     each = max(1, array.id.get_type().get_size())
     rows = array.shape or ()
     if not rows or not all(rows):
-        with contextlib.suppress(Exception):
+        with but_for_memory():
             array[()]
         return each
     row = each * math.prod(rows[1:])
@@ -222,7 +235,7 @@ def _read_through(array: Any, budget: int) -> int:
     for start in range(0, rows[0], step):
         if done + row * step > budget:
             break
-        with contextlib.suppress(Exception):
+        with but_for_memory():
             array[start : start + step]
         done += row * min(step, rows[0] - start)
     return done
