@@ -4,7 +4,11 @@ Everything here is meant for a user: the command line prints the message without
 exits with a non-zero status. A message says what was expected, what came, and what to do.
 """
 
+import errno
 from signal import SIGTERM
+
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ESTALE)
+"""What a system says of a place whose folder was removed, became a file or was unmounted."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -46,9 +50,15 @@ class Busy(RunError):
 
 
 class DiskError(RunError, OSError):
-    """The disk took no more, or may not be written to; what was there before is as it was."""
+    """The disk took no more, or may not be written to; what was there before is as it was.
+
+    Also a folder that was there and is gone, or that cannot be made where a file lies.
+    """
 
     def __str__(self) -> str:
+        if self.errno in GONE:
+            advice = "Restore that folder or choose another place, and run the same again."
+            return f"cannot write {self.filename}: no folder there ({self.strerror}). {advice}"
         advice = "Make room or choose another place, and run the same again."
         return f"cannot write {self.filename}: {self.strerror}. What was there is kept. {advice}"
 

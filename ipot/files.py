@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ipot import process
-from ipot.errors import DiskError
+from ipot.errors import GONE, DiskError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 """What a disk says that is full, beyond its quota, read-only, somebody else's or broken."""
@@ -38,7 +38,8 @@ def atomic(path: Path) -> Iterator[Path]:
 
     A crash, a full disk, a kill or a power cut at any moment leaves either the old file or the new
     one, and the new one for certain once this has returned. What a kill has left of an earlier
-    attempt is removed. A disk that takes no more raises `DiskError`, which is an OSError as well.
+    attempt is removed. A disk that takes no more, or a folder that has gone, raises `DiskError`,
+    which is an OSError as well.
     """
     temporary = None
     try:
@@ -52,7 +53,9 @@ def atomic(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
         sync(path.parent)
     except OSError as error:
-        if error.errno not in FULL or isinstance(error, DiskError):
+        # The block may miss another file than its own, which is not for us to explain.
+        gone = error.errno in GONE and (temporary is None or not os.path.lexists(temporary))
+        if isinstance(error, DiskError) or not (gone or error.errno in FULL):
             raise
         raise DiskError(error.errno, error.strerror, str(path)) from error
     finally:

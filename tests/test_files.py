@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 from pathlib import Path
 
@@ -181,3 +182,33 @@ def test_a_limit_on_the_size_of_files(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_folder_that_goes_while_a_file_is_written(tmp_path, replaced):
+    path = tmp_path / "run" / "result.json"
+
+    def write():
+        with files.atomic(path) as temporary:
+            shutil.rmtree(path.parent)
+            if replaced:
+                path.parent.touch()
+            temporary.write_text("new")
+
+    with pytest.raises(DiskError, match=rf"{path}: no folder there.*Restore"):
+        write()
+
+
+@pytest.mark.parametrize("inner", ["a.json", "deeper/a.json"])
+def test_a_file_where_the_folder_should_be(tmp_path, inner):
+    (tmp_path / "run").write_text("a file")
+    with pytest.raises(DiskError, match="no folder there"):
+        files.write_text(tmp_path / "run" / inner, "new")
+    assert (tmp_path / "run").read_text() == "a file"
+
+
+def test_another_file_that_a_block_misses_is_not_explained(tmp_path):
+    path = tmp_path / "a.json"
+    with pytest.raises(FileNotFoundError) as error, files.atomic(path):
+        (tmp_path / "missing").read_text()
+    assert not isinstance(error.value, DiskError)

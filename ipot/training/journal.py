@@ -5,29 +5,38 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ipot import files, safe_read
 from ipot.errors import RunError
+from ipot.training.board import Board
 
 NUMBERS = ("loss", "validation", "learning_rate", "seconds", "steps_per_second")
 """What a row may tell besides its epoch and step."""
 
 
 class Journal:
-    """Appends a line for each epoch to `metrics.jsonl`, and to TensorBoard where installed."""
+    """Appends a line for each epoch to `metrics.jsonl`, and to TensorBoard where installed.
 
-    def __init__(self, path: Path, *, resume_step: int = 0) -> None:
-        self.path, self._unsynced = path, False
+    `say` tells the user that TensorBoard's files could not be written: training goes on without.
+    """
+
+    def __init__(
+        self, path: Path, *, resume_step: int = 0, say: Callable[[str], object] = warnings.warn
+    ) -> None:
+        self.path, self._unsynced, self._say = path, False, say
         # A link that leads nowhere yet would have the rows written to wherever it points.
         if path.exists() or path.is_symlink():
             # Steps after the checkpoint will be run again: forget what they said the first time.
             kept = [row for row in read(path) if row["step"] <= resume_step]
             files.write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
-        self._board = _tensorboard(path.parent)
+        self._board: Board | None = None
+        with self._optional():
+            self._board = _tensorboard(path.parent)
 
     def write(self, row: dict[str, Any]) -> None:
         """Add a row; it outlives the process, and a power cut once `sync` has returned."""
@@ -36,9 +45,13 @@ class Journal:
                 file.write(json.dumps(row) + "\n")
             self._unsynced = True
         if self._board is not None:
-            for name, value in row.items():
-                if isinstance(value, int | float) and name not in ("epoch", "step"):
-                    self._board.add_scalar(name, value, row["step"])
+            values = {
+                name: value
+                for name, value in row.items()
+                if isinstance(value, int | float) and name not in ("epoch", "step")
+            }
+            with self._optional():
+                self._board.add_scalars(values, row["step"])
 
     def sync(self) -> None:
         """Have the disk hold all rows. A checkpoint must not get there before those that it is
@@ -59,10 +72,17 @@ class Journal:
                 f"kept: make room, and go on with `ipot train --resume {self.path.parent}`."
             ) from error
 
-    def close(self) -> None:
-        """Flush what TensorBoard holds."""
-        if self._board is not None:
-            self._board.close()
+    @contextmanager
+    def _optional(self) -> Iterator[None]:
+        """Give TensorBoard up when the disk fails: `metrics.jsonl` holds the same numbers."""
+        try:
+            yield
+        except OSError as error:
+            self._board = None
+            self._say(
+                f"cannot write {self.path.parent / 'tensorboard'}: {error.strerror or error}. "
+                f"Training goes on without TensorBoard; {self.path.name} has all numbers."
+            )
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -144,9 +164,9 @@ def duration(seconds: float) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
 
 
-def _tensorboard(folder: Path) -> Any:
+def _tensorboard(folder: Path) -> Board | None:
     try:
-        from torch.utils.tensorboard import SummaryWriter
+        import torch.utils.tensorboard  # noqa: F401
     except ImportError:
         return None
-    return SummaryWriter(str(folder / "tensorboard"))
+    return Board(folder / "tensorboard")

@@ -155,7 +155,9 @@ class Trainer:
         state, per_epoch = self.state, self.draws.steps_per_epoch
         first, journal = state.step, None
         if self.world.first:
-            journal = self._journal = Journal(self.folder.metrics, resume_step=state.step)
+            journal = self._journal = Journal(
+                self.folder.metrics, resume_step=state.step, say=self._say
+            )
         reset_peak_memory(self.device)
         began = time.monotonic() - state.seconds
         saved, watch = time.monotonic(), Speed()
@@ -195,8 +197,6 @@ class Trainer:
                 self._end_epoch(journal, watch, force=True)
             state.seconds = self._clock(began)
             self._save()
-        if journal:
-            journal.close()
         if state.out_of_patience:
             self._say(
                 f"stopped early: no lower validation error since epoch {state.best_epoch}, for "

@@ -1,11 +1,16 @@
 """What a run says of itself."""
 
+import errno
 import json
+import os
+from typing import ClassVar
 
 import pytest
 
 from ipot.errors import RunError
+from ipot.training import board as board_module
 from ipot.training import checkpoint, journal
+from ipot.training.board import Board
 from ipot.training.journal import Journal, Progress, duration
 from training.toys import fit
 
@@ -16,7 +21,6 @@ def written(path, rows=ROWS):
     book = Journal(path)
     for row in rows:
         book.write(row)
-    book.close()
     return path
 
 
@@ -79,21 +83,63 @@ def test_about_fifty_validations_unless_said_otherwise(tmp_path):
 
 
 def test_tensorboard_gets_the_numbers(tmp_path, monkeypatch):
-    class Board:
-        def __init__(self):
-            self.points, self.closed = [], False
+    class Recorded:
+        points: ClassVar[list] = []
 
-        def add_scalar(self, name, value, step):
-            self.points.append((name, value, step))
+        def add_scalars(self, values, step):
+            self.points.append((values, step))
 
-        def close(self):
-            self.closed = True
-
-    board = Board()
-    monkeypatch.setattr(journal, "_tensorboard", lambda folder: board)
+    monkeypatch.setattr(journal, "_tensorboard", lambda folder: Recorded())
     written(tmp_path / "metrics.jsonl", [{**ROWS[1], "note": "text"}])
-    assert board.points == [("loss", 0.5, 6)]
-    assert board.closed
+    assert Recorded.points == [({"loss": 0.5}, 6)]
+
+
+def test_tensorboard_can_read_its_file(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = Board(tmp_path / "tensorboard")
+    board.add_scalars({"loss": 0.5, "seconds": 2}, 3)
+    board.add_scalars({"loss": 0.25}, 6)
+    seen = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(event.step, event.value) for event in seen.Scalars("loss")] == [(3, 0.5), (6, 0.25)]
+    assert [(event.step, event.value) for event in seen.Scalars("seconds")] == [(3, 2.0)]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_disk_that_fails_for_tensorboard_only_ends_tensorboard(
+    tmp_path, monkeypatch, number, after
+):
+    """All its files are written with `_record`, first at the start and then for each number."""
+    pytest.importorskip("tensorboard")
+    record, calls = board_module._record, []
+
+    def failing(**content):
+        calls.append(content)
+        if len(calls) > after:
+            raise OSError(number, os.strerror(number))
+        return record(**content)
+
+    monkeypatch.setattr(board_module, "_record", failing)
+    monkeypatch.setattr(journal, "_tensorboard", lambda folder: Board(folder / "tensorboard"))
+    said = []
+    book = Journal(tmp_path / "metrics.jsonl", say=said.append)
+    for row in ROWS:
+        book.write(row)
+    assert journal.read(tmp_path / "metrics.jsonl") == ROWS
+    assert len(said) == 1
+    assert os.strerror(number) in said[0]
+    assert len(calls) == after + 1
+
+
+def test_training_goes_on_where_tensorboard_has_no_place(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("tensorboard")
+    monkeypatch.setattr(journal, "_tensorboard", lambda folder: Board(folder / "tensorboard"))
+    (tmp_path / "tensorboard").write_text("a file where the folder should be")
+    fit(tmp_path, epochs=2, quiet=False)
+    assert [row["step"] for row in journal.read(tmp_path / "metrics.jsonl")] == [3, 6]
+    assert capsys.readouterr().err.count("goes on without TensorBoard") == 1
 
 
 def test_progress_is_quiet_or_rare(capsys, monkeypatch):
