@@ -175,8 +175,8 @@ def _close(
     # Places that are all alike need not be told apart, however far the others reach.
     beside = (extent <= BESIDE * spread) | (spread == 0)
     allowed += np.where(beside, HELD * extent * 1.01, 0)
-    # What is tiny beside the others is among the smallest numbers of float32.
-    allowed += np.where(extent > 1e-20, 2.0**-149, 0)
+    # What is tiny beside the others is among the smallest numbers of float32, in common units.
+    allowed += np.where(extent > 1e-20, 2.0**-149 * np.maximum(extent, 1), 0)
     # Numbers at the edge of float64 have few digits themselves.
     allowed += 2e-323
     off = np.abs(have - want).max(0)

@@ -205,16 +205,14 @@ class Score(Door):
 
 def _scorable(a: Any) -> Any:
     """What a model might answer as a tensor; None for anything else."""
-    if not isinstance(a, np.ndarray | torch.Tensor) or np.prod(a.shape, dtype=object) > LARGE:
-        return None
-    if type(a) is np.ndarray and a.dtype.kind in "fiub":
+    if type(a) is np.ndarray and a.dtype.kind in "fiub" and a.size <= LARGE:
         with np.errstate(all="ignore"):
             a = torch.tensor(a.astype(np.float32))
     if not isinstance(a, torch.Tensor) or a.is_nested or a.is_meta or a.is_quantized:
         return None
     if a.is_complex():
         return None
-    return a if a.layout == torch.strided and a.ndim == 4 and a.numel() else None
+    return a if a.layout == torch.strided and a.ndim == 4 and 0 < a.numel() <= LARGE else None
 
 
 class Training(Door):

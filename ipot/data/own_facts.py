@@ -109,9 +109,8 @@ def _period(axis: int, period: Any, bounds: tuple[float, float], name: str, scal
         length = math.inf
     low, high = (scale * end for end in bounds)
     if not (math.isfinite(length) and length > 0):
-        raise DataError(
-            f"periods: that of axis {axis} must be positive and finite, got {shown(period)}"
-        )
+        wanted = "finite" if length > 0 else "positive"
+        raise DataError(f"periods: that of axis {axis} must be {wanted}, got {shown(period)}")
     if high - low > length * (1 + 1e-6):
         raise DataError(
             f"periods: {name} reach from {low:g} to {high:g} along axis {axis}, more than its "
