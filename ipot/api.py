@@ -156,6 +156,8 @@ class Surrogate:
         scalars = None
         if parameters is not None:
             scalars = _tensor("parameters", parameters, len(spec.parameters), rank=1)
+            # An empty list is none: such a model has no place for parameters.
+            scalars = scalars if len(scalars) else None
         points = np.zeros((0, spec.dimension)) if points is None else points
         values = np.zeros((0, spec.channels)) if values is None else values
         return Sample(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,8 @@ CLOSE = 1e-6
 """Of the spread: what a data set may lose of numbers that are further away."""
 NOISE = 64
 """Steps of the precision that numbers came in: what differs by less may count as one number."""
+NOTHING = 1e-37
+"""What is less than float32 holds well."""
 ALIKE = 1e-4
 """Of the largest answer: what answers to the same question may differ by."""
 
@@ -85,8 +87,9 @@ def in_own_units(data: Any, name: str) -> list[np.ndarray]:
     return rows
 
 
-def holds(data: Any, meant: Given) -> None:
-    """Refuse a data set that does not hold the numbers that were given."""
+def holds(data: Any, meant: Given, among: np.ndarray | None = None) -> None:
+    """Refuse a data set that does not hold the numbers that were given, as well as float32 holds
+    each channel, or a channel of all numbers that are in the same units, where these are told."""
     count = len(data)
     for name in ("targets", "values", "parameters", "points", "queries"):
         plain = meant.plain.get(name)
@@ -100,7 +103,9 @@ def holds(data: Any, meant: Given) -> None:
         wanted = [_own(name, plain, i, f, count) for i, f in enumerate(found)]
         channels = found[0].shape[-1]
         have = [f.reshape(-1, channels) for f in found]
-        _close(name, have, wanted, _precision(meant, name), _extent(meant, name, channels))
+        ends = np.concatenate(wanted) if among is None else among.reshape(-1, 1)
+        span = _Span.of(ends.astype(np.longdouble))
+        _close(name, have, wanted, span, _precision(meant, name), _extent(meant, name, channels))
 
 
 def _precision(meant: Given, name: str) -> float:
@@ -143,21 +148,35 @@ def _extent(meant: Given, name: str, axes: int) -> Any:
     return np.ptp(np.stack(ends), axis=0) if ends else 0.0
 
 
+class _Span(NamedTuple):
+    """The ends of channels."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, rows: np.ndarray) -> _Span:
+        none = np.zeros(rows.shape[1:], np.longdouble)
+        return cls(rows.min(0), rows.max(0)) if rows.size else cls(none, none)
+
+
 def _close(
-    name: str, found: list[Any], wanted: list[Any], precision: float, extent: Any = 0.0
+    name: str, found: list[Any], wanted: list[Any], span: _Span, precision: float, extent: Any
 ) -> None:
     have, want = np.concatenate(found), np.concatenate(wanted)
     if not want.size:
         return
-    low, high = want.min(0), want.max(0)
+    low, high = (np.broadcast_to(end, want.shape[1:]) for end in span)
     spread, largest = high - low, np.maximum(np.abs(low), np.abs(high))
     rounded = HELD * largest * 1.01
     near = (largest <= 1.01 * FAR * spread) | (spread <= NOISE * precision * largest)
     allowed = CLOSE * spread + np.where(near, rounded, 0)
     allowed += np.where(spread <= NOISE * precision * largest, spread, 0)
-    allowed += np.where(extent <= BESIDE * spread, HELD * extent * 1.01, 0)
-    # What is tiny beside the others is among the smallest numbers of float32.
-    allowed += np.where(extent > 1e-20, 2.0**-149, 0)
+    # Places that are all alike need not be told apart, however far the others reach.
+    beside = (extent <= BESIDE * spread) | (spread == 0)
+    allowed += np.where(beside, HELD * extent * 1.01, 0)
+    # What is tiny beside the others is among the smallest numbers of float32, in common units.
+    allowed += np.where(extent > 1e-20, 2.0**-149 * np.maximum(extent, 1), 0)
     # Numbers at the edge of float64 have few digits themselves.
     allowed += 2e-323
     off = np.abs(have - want).max(0)
@@ -184,6 +203,8 @@ def scored(scores: Any, answers: Any, targets: Any) -> None:
     for i, (answer, target) in enumerate(zip(answers, targets, strict=True)):
         a, t = np.asarray(answer, np.longdouble), np.asarray(target, np.longdouble)
         norm = np.sqrt((t**2).sum())
+        if norm < NOTHING:
+            continue  # zero in the units that the model counts in, and then errors are absolute
         wanted = float(np.sqrt(((a - t) ** 2).sum()) / norm) if norm > 0 else None
         found = scores.per_sample[i]
         # Answers and targets that agree in most of their digits leave few for the error.

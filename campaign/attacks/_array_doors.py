@@ -33,6 +33,10 @@ class Door(ABC):
     lenient: ClassVar[bool] = False
     """Whether it may take what holds no real numbers."""
 
+    def takes(self, argument: str, value: Any) -> bool:
+        """Whether it may take this, which is to be refused elsewhere."""
+        return self.lenient
+
     @abstractmethod
     def base(self, base: str) -> dict[str, Any]:
         """Arguments of a call that is right."""
@@ -211,6 +215,8 @@ class Evaluation(Door):
         fitted = bases.model(folder, base)
         if also == "by hand" and given.known and "shape" not in given.families:
             asked = {n: given.plain[n] for n in bases.ASKED if n in given.plain}
+            if "times" in given.changed:  # scores are those at the times of the data
+                asked["times"] = given.plain["times"]
             checks.scored(result, fitted.predict(**asked), given.plain["targets"])
         if also != "calibrate":
             return

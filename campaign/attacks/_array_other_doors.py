@@ -117,7 +117,12 @@ class Labelled(Door):
             frames = field.reshape(len(field), -1, 1)
             told = {"targets": frames[2:], "values": np.stack([frames[:-2], frames[1:-1]], -1)}
             told["values"] = told["values"].reshape(len(field) - 2, -1, 2)
-            checks.holds(result, replace(given, plain=told, values=told))
+            # All frames of a variable are in its units, whichever channel they are.
+            checks.holds(result, replace(given, plain=told, values=told), among=field)
+
+    def takes(self, argument, value):
+        # xarray makes NaN of what is masked, and NaN are missing values.
+        return argument == "field" and isinstance(value, np.ma.MaskedArray)
 
     def same(self, result, plain):
         if result is not None and plain is not None and hasattr(result, "dims"):
@@ -200,14 +205,14 @@ class Score(Door):
 
 def _scorable(a: Any) -> Any:
     """What a model might answer as a tensor; None for anything else."""
-    if type(a) is np.ndarray and a.dtype.kind in "fiub":
+    if type(a) is np.ndarray and a.dtype.kind in "fiub" and a.size <= LARGE:
         with np.errstate(all="ignore"):
             a = torch.tensor(a.astype(np.float32))
     if not isinstance(a, torch.Tensor) or a.is_nested or a.is_meta or a.is_quantized:
         return None
     if a.is_complex():
         return None
-    return a if a.layout == torch.strided and a.ndim == 4 and a.numel() else None
+    return a if a.layout == torch.strided and a.ndim == 4 and 0 < a.numel() <= LARGE else None
 
 
 class Training(Door):
@@ -240,14 +245,18 @@ class Training(Door):
         targets = given.plain.get("targets")
         if targets is None or isinstance(targets, list) or not given.known:
             return
-        found = np.concatenate([a.ravel() for a in checks.numbers(answer)]).astype(np.float64)
-        alike = len({a.shape for a in checks.numbers(answer)}) == 1
+        answers = checks.numbers(answer)
+        found = np.concatenate([a.ravel() for a in answers]).astype(np.float64)
         # Places with the axes of a grid are answered with these, whatever axes the targets had.
         places = given.plain.get("queries", given.plain.get("points"))
-        if alike and (
-            answer.size != targets.size or (places.ndim == 2 and answer.shape != targets.shape)
+        # Samples that have nothing of their own are one question.
+        own = "values" in given.plain or "parameters" in given.plain or places.ndim > 2
+        wanted = targets if own else targets[0]
+        size, shape = answers[0].size, answers[0].shape
+        if len(answers) == 1 and (
+            size != wanted.size or (places.ndim == 2 and shape != wanted.shape)
         ):
-            raise Lost(f"targets are {targets.shape}, the answer is {answer.shape}")
+            raise Lost(f"targets are {wanted.shape}, the answer is {shape}")
         middle, spread = np.mean(targets / 4) * 4, np.ptp(targets / 4) * 4
         if spread <= 1e-12 * np.abs(middle):
             return  # constant: nothing says how far off an epoch may leave it

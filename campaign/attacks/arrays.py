@@ -95,8 +95,9 @@ class OddArrays(Attack):
                 raise Lost(f"{name} was written to")
         if result is None:
             return
-        if asked.must_refuse and not door.lenient:
-            raise Lost(f"what holds no numbers is taken for {', '.join(asked.must_refuse)}")
+        wrong = {n for n in asked.must_refuse if not door.takes(n, asked.values[n])}
+        if wrong:
+            raise Lost(f"what holds no numbers is taken for {', '.join(sorted(wrong))}")
         door.check(result, asked)
         try:
             compared = type(door).same is not doors.Door.same

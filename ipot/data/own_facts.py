@@ -103,9 +103,14 @@ def _period(axis: int, period: Any, bounds: tuple[float, float], name: str, scal
         period = period.item()
     if isinstance(period, bool) or not isinstance(period, Real):
         raise DataError(f"periods: that of axis {axis} must be a number, got {shown(period)}")
-    length, (low, high) = float(period), (scale * end for end in bounds)
+    try:
+        length = float(period)
+    except OverflowError:  # a whole number that float64 cannot hold
+        length = math.inf
+    low, high = (scale * end for end in bounds)
     if not (math.isfinite(length) and length > 0):
-        raise DataError(f"periods: that of axis {axis} must be positive, got {period}")
+        wanted = "finite" if length > 0 else "positive"
+        raise DataError(f"periods: that of axis {axis} must be {wanted}, got {shown(period)}")
     if high - low > length * (1 + 1e-6):
         raise DataError(
             f"periods: {name} reach from {low:g} to {high:g} along axis {axis}, more than its "
@@ -196,7 +201,7 @@ def is_straight(places: np.ndarray) -> bool:
     """Whether places (H, W, ..., D) are the nodes of a grid with straight lines, in whatever order
     and direction: every coordinate changes along one axis at most, and every axis changes one."""
     axes = places.ndim - 1
-    if not 1 < axes <= places.shape[-1]:
+    if not 1 < axes <= places.shape[-1] or not places.size:
         return False
     changed = []
     for coordinate in np.moveaxis(places, -1, 0):

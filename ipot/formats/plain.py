@@ -52,6 +52,13 @@ def _columns(case: Case, path: object) -> dict[str, np.ndarray]:
     n, d = case.points.shape
     if not d:
         raise DataError(f"{path}: points without coordinates cannot be written as a table")
+    widths = [d, *(a.shape[1] for a in case.fields.values() if a.ndim > 1)]
+    # Before any column is made: a view may repeat one number without end.
+    if sum(widths) > MOST:
+        raise DataError(
+            f"{path}: points and fields have {sum(widths)} columns; a table holds {MOST}. Write "
+            ".h5 or .npz."
+        )
     _refuse_values(path, "points", case.points)
     places = tuple("xyz"[:d]) if d <= 3 else tuple(f"points:{i}" for i in range(d))
     found = dict(zip(places, case.points.T, strict=True))
@@ -75,6 +82,7 @@ def _columns(case: Case, path: object) -> dict[str, np.ndarray]:
 def _refuse_values(path: object, name: str, array: np.ndarray) -> None:
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise DataError(f"{path}: {name} must hold real numbers, got {array.dtype}")
+    check_memory(f"{path}: {name}", array.nbytes)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise DataError(
             f"{path}: {name} holds values that are not finite, which a table cannot hold. Remove "

@@ -62,6 +62,8 @@ def find_columns(array: Any, frames: Sequence[str], space: Sequence[str] | None,
 
 def assemble(columns: Sequence[Any], dims: Sequence[str], others: Any, what: str) -> Places:
     """Places from coordinates; `others` is where more is known along their dimensions."""
+    for c in columns:
+        _refuse_no_numbers(c, what)
     columns = [_degrees(c) for c in columns]
     roles = [role_of(c) for c in columns]
     geographic = roles[:2] == ["longitude", "latitude"]
@@ -74,11 +76,6 @@ def assemble(columns: Sequence[Any], dims: Sequence[str], others: Any, what: str
     sizes = {str(d): n for c in columns for d, n in zip(c.dims, c.shape, strict=True)}
     coordinates = {}
     for c in columns:
-        if c.dtype.kind not in "fiu":
-            raise DataError(
-                f"{what}: the coordinate {c.name} is {c.dtype} and not numbers, so it says no "
-                f"place. Select one with ds.sel({c.name}=...), or split it into variables."
-            )
         values = np.asarray(c.values, dtype=np.float64)
         if not np.isfinite(values).all():
             raise DataError(
@@ -131,6 +128,15 @@ def _degrees(coordinate: Any) -> Any:
         attrs = {**coordinate.attrs, "units": "degrees"}
         return np.rad2deg(coordinate).assign_attrs(attrs)
     return coordinate
+
+
+def _refuse_no_numbers(coordinate: Any, what: str) -> None:
+    if coordinate.dtype.kind not in "fiu":
+        name = coordinate.name
+        raise DataError(
+            f"{what}: the coordinate {name} is {coordinate.dtype} and not numbers, so it says no "
+            f"place. Select one with ds.sel({name}=...), or split it into variables."
+        )
 
 
 def _refuse_off_globe(columns: Sequence[Any], what: str) -> None:

@@ -166,9 +166,10 @@ def _latest(series: Series, side: Side) -> tuple[np.ndarray, Any]:
     if clock is None or axis is None:
         return np.zeros(1, int), None
     times = axis.times
+    kind = clocks.kind_of(times, axis.name)  # before anything is compared: it may be text
     last = times.max()
     back = -series.every * np.arange(series.history)[::-1]
-    if axis.dated and clock.kind == clocks.kind_of(times, axis.name):
+    if axis.dated and clock.kind == kind:
         steps = clock.count(times, last)
     elif not axis.dated:
         steps = (times - last).astype(float)

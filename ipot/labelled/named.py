@@ -152,11 +152,8 @@ def as_field(name: str, array: Any, time: str | None, sample: str | None) -> Fie
         along = {role_of(c) for c in array.coords.values() if dim in c.dims} | {role_named(dim)}
         if array.sizes[dim] == 1 and not along & {"longitude", "latitude", "x", "y"}:
             array = array.isel({dim: 0})
-        elif dim in array.coords and role_of(array[dim]) == "longitude" and array.sizes[dim] > 2:
-            values = np.asarray(array[dim].values, dtype=np.float64)
-            if abs(abs(values[-1] - values[0]) - 360) < 1e-3:
-                # Files that close the circle repeat their first meridian; it is not another place.
-                array = array.isel({dim: slice(None, -1)})
+        elif _closes_circle(array, dim):
+            array = array.isel({dim: slice(None, -1)})
     for dim in array.dims:
         if not array.sizes[dim]:
             raise DataError(f"{name} is empty: {dim} has no entries")
@@ -165,6 +162,16 @@ def as_field(name: str, array: Any, time: str | None, sample: str | None) -> Fie
     space = tuple(str(d) for d in array.dims if d not in (time, sample, VERSIONS))
     frame, member = (time, sample) if time else (sample, None)
     return Field(name, array, frame, member, space)
+
+
+def _closes_circle(array: Any, dim: str) -> bool:
+    """Whether the last meridian along a dimension is the first one again, as in some files."""
+    if dim not in array.coords or role_of(array[dim]) != "longitude" or array.sizes[dim] < 3:
+        return False
+    if array[dim].dtype.kind not in "fiu":
+        return False  # refused where places are made of it
+    values = np.asarray(array[dim].values, dtype=np.float64)
+    return bool(abs(abs(values[-1] - values[0]) - 360) < 1e-3)
 
 
 def axis_of(data: Any, field: Field) -> Axis:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ipot.data.own import Dataset, Layout
-from ipot.data.own_given import is_whole, path_given
+from ipot.data.own_given import is_whole, path_given, shown
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
@@ -187,8 +187,8 @@ class Fitted:
         if not is_whole(time):
             raise DataError(f"time must be the number of one, like 0 or -1, got {time!r}")
         answer = torch.from_numpy(in_given_units(self.layout, self.answers([sample])[0]))
-        shown = in_shown_units(self.layout, sample)
-        figure = plots.fields(shown, answer, spec=self.spec, channel=which, time=time)
+        seen = in_shown_units(self.layout, sample)
+        figure = plots.fields(seen, answer, spec=self.spec, channel=which, time=time)
         if path is not None:
             plots.save(figure, path)
         return figure
@@ -284,7 +284,9 @@ class Fitted:
             hint = ""
             if isinstance(level, int | float) and 1 < level < 100:
                 hint = f": {level} % are interval={level / 100:g}"
-            raise DataError(f"interval must lie between 0 and 1, like 0.9, got {level!r}{hint}")
+            raise DataError(
+                f"interval must lie between 0 and 1, like 0.9, got {shown(level)}{hint}"
+            )
         if self.bounds is None:
             raise Unsupported(
                 "interval: this model has no bounds, since too few samples were held out of its "

@@ -76,6 +76,8 @@ def test_arrays_of_any_kind_are_taken(run, case):
         "queries": case["queries"].astype(">f4"),
     }
     np.testing.assert_allclose(surrogate.predict(**turned), expected, rtol=1e-5, atol=1e-6)
+    # A model without parameters may be told that there are none.
+    np.testing.assert_array_equal(surrogate.predict(**case, parameters=np.zeros(0)), expected)
 
 
 @pytest.mark.plain

@@ -71,6 +71,7 @@ REFUSED = {
     "a listed one": ({"periods": [1.0, "x"]}, "periods: that of axis 1 must be a number"),
     "a period True": ({"periods": {0: True}}, "periods: that of axis 0 must be a number"),
     "negative": ({"periods": {0: -1.0}}, "periods: that of axis 0 must be positive, got -1"),
+    "endless": ({"periods": {0: 10**400}}, "periods: that of axis 0 must be finite, got 1000"),
     "zero": ({"periods": {0: 0}}, "periods: that of axis 0 must be positive, got 0"),
     "an axis that is text": ({"periods": {"0": 1.0}}, "periods names axis '0'"),
     "an axis that is no whole number": ({"periods": {0.0: 1.0}}, "periods names axis 0.0"),

@@ -194,7 +194,12 @@ class TestParquet:
 
 @pytest.mark.plain
 @pytest.mark.parametrize(
-    "points", [np.full((2, 2), b"0.5"), np.full((2, 2), 1j), np.full((2, 2), np.nan)]
+    "points",
+    [
+        *(np.full((2, 2), b"0.5"), np.full((2, 2), 1j), np.full((2, 2), np.nan)),
+        np.broadcast_to(0.5, (2, 10**12)),
+    ],
+    ids=["text", "complex", "NaN", "columns without end"],
 )
 def test_points_that_no_table_can_hold_are_not_written(tmp_path, points):
     file = tmp_path / "case.csv"

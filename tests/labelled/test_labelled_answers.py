@@ -103,6 +103,8 @@ class TestFrames:
             to_batch(series, data.rename(t2m="a").assign(b=data.t2m))
         with pytest.raises(DataError, match="no finite value"):
             to_batch(series, data * np.nan)
+        with pytest.raises(DataError, match="time must hold times"):
+            to_batch(series, data.assign_coords(time=list("abcdefghij")))
 
 
 class TestPlaces:

@@ -117,6 +117,9 @@ def test_places():
     refused(stations(5).drop_vars(["lat", "lon", "station"]), "station and no coordinates")
     refused(grid(5, latitudes=(100.0, 90.0, 80.0)), "latitude runs from 80 to 100")
     refused(grid(5, longitudes=(0.0, 1.0, np.nan, 2.0)), "longitude holds 1 values")
+    for name, count in (("longitude", 4), ("latitude", 3)):
+        for odd in (np.full(count, "a", object), np.zeros(count, [("x", "f8"), ("y", "f4")])):
+            refused(grid(5).assign_coords({name: (name, odd)}), f"{name} is .* and not numbers")
     mixed = grid(5).assign(v=(("time", "station"), np.ones((5, 2))))
     mixed = mixed.assign_coords(lat=("station", [1.0, 2.0]), lon=("station", [1.0, 2.0]))
     refused(mixed, r"v is on \(station\) and t2m on \(latitude, longitude\)", inputs=("t2m", "v"))
