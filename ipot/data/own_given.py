@@ -97,7 +97,7 @@ def at_least_one(argument: str, given: Any) -> int:
     return int(given)
 
 
-def refuse_many_steps(argument: str, count: float) -> None:
+def refuse_many_steps(argument: str, count: int | float) -> None:
     """Refuse more steps than anybody waits for, as of times in other units than the model's."""
     if not count <= MOST_STEPS:
         raise DataError(

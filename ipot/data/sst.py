@@ -55,7 +55,7 @@ def read(place: Path) -> Record:
     path = place / ORIGINAL if place.is_dir() else place
     arrays = _arrays(path, ARRAYS)
     # Before they become text, which takes up to forty bytes for each.
-    if arrays["date"].shape != arrays["sst"].shape[:1]:
+    if arrays["date"].size > arrays["sst"].size:
         raise DataError(
             f"{path}: `date` must list the weeks of `sst`, got {arrays['date'].shape} for "
             f"{arrays['sst'].shape}. The file is cut short or another one."
