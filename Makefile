@@ -26,7 +26,7 @@ check: $(VENV)/.dev docs   ## format, lint, types, import layers, documentation
 tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m "not (compile or plain or slow)" --jaxtyping-packages=ipot,beartype.beartype
 	$(BIN)/python -m pytest -n 2 -m "(compile or plain) and not slow"
-	$(BIN)/python -m campaign --minutes 1 --seed 0 --cases 400 --no-ledger
+	$(BIN)/python -m campaign --minutes 1 --seed 0 --cases 120 --no-ledger
 
 # Minutes unless HOURS says otherwise; SEED goes on where that seed stopped.
 campaign: $(VENV)/.dev   ## kill, starve and mislead the package for MINUTES (default 5) or HOURS, and count what came of it

@@ -16,8 +16,12 @@ from typing import Any
 from ipot import process
 from ipot.errors import GONE, DiskError
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
-"""What a disk says that is full, beyond its quota, read-only, somebody else's or broken."""
+FULL = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+    errno.EISDIR,
+)
+"""What a disk says that is full, beyond its quota, read-only, somebody else's or broken, or that
+has a folder where a file is to be."""
 DAY = 86400.0
 """Seconds after which a temporary file is removed whose process cannot be asked after."""
 MANY = 256

@@ -6,6 +6,7 @@ does all of it and leaves a run folder, and `restore` reads one back.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -473,6 +474,11 @@ def run_seeds(
             result = run_or_resume(changed, folder, **options)
             rows.append({"seed": seed, "best_validation": result.best_validation})
         errors = [row["best_validation"] for row in rows]
+        if not all(math.isfinite(error) for error in errors):
+            raise RunError(
+                f"{out}: a run says that its validation error is {errors}, which is no number. Remove "
+                "the result.json of that seed, and it goes on."
+            )
         summary = {
             "runs": rows,
             "mean": statistics.fmean(errors),
