@@ -476,8 +476,8 @@ def run_seeds(
         errors = [row["best_validation"] for row in rows]
         if not all(math.isfinite(error) for error in errors):
             raise RunError(
-                f"{out}: validation errors of its runs are {errors}, and not all are finite. Remove the "
-                "result.json of that seed, and it goes on."
+                f"{out}: validation errors of its runs are {errors}: not all are finite. Remove "
+                "the result.json of that seed, and it goes on."
             )
         summary = {
             "runs": rows,
