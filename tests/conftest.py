@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from ipot.native import build
+from ipot.accelerate.cpu import build
 from ipot.samples import Sample
 
 # Kernels for a GPU are interpreted where there is none. Triton reads this when it is imported.

@@ -31,7 +31,7 @@ FORCED = ("blocks", "fused", "kernel")
 def taken(case: Case, device: torch.device) -> Iterator[None]:
     """Let computation go the way of a case, however few rows there are."""
     from ipot.models import base, oformer
-    from ipot.native import build
+    from ipot.accelerate.cpu import build
     from ipot.nn import blockwise, chunks, paths
 
     way, rows = case["way"], case["rows"]
@@ -56,7 +56,7 @@ def taken(case: Case, device: torch.device) -> Iterator[None]:
             put(base, ROWS_AT_ONCE=1)
             put(oformer, ROWS_AT_ONCE=1)
         if way == "many rows":
-            from ipot.kernels import rows_layout
+            from ipot.accelerate.cuda import rows_layout
 
             put(rows_layout, VERY_MANY={case["model"]["width"]: 1})
         stack.enter_context(

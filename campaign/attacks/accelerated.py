@@ -167,7 +167,7 @@ class OnCPU(Accelerated):
 
     def prepare(self, shared: Path) -> None:
         """Compile the library, which takes ten seconds at its first use on a machine."""
-        from ipot.native.reach import available
+        from ipot.accelerate.cpu.reach import available
 
         available()
 
@@ -194,7 +194,7 @@ class OnCUDA(Accelerated):
 
     def possible(self) -> str | None:
         """Asked in a process of its own: one that has touched CUDA cannot be forked any more."""
-        from ipot import kernels
+        from ipot.accelerate import cuda as kernels
 
         if not kernels.installed():
             return "Triton is not installed"

@@ -16,20 +16,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ipot.accelerate import for_answers
+from ipot.accelerate.operators import decoded_at_once, encode
+from ipot.accelerate.replay import replayed
 from ipot.data.dataset import Dataset
 from ipot.device import out_of_memory
 from ipot.errors import DataError
-from ipot.evaluation.replay import replayed
 from ipot.models.base import LatentOperator, Operator, without_queries
-from ipot.nn.chunks import rows_by_kernel
-from ipot.nn.paths import goes_by_kernel
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
 
 QUERIES_AT_ONCE = 1 << 18
 """Rows (samples times times times queries) that are answered in one go, and of a chunk of more."""
-DECODED_AT_ONCE = {"cpu": 1 << 12}
-"""Rows of a chunk where a latent model works on a CPU: what stays in its caches."""
 MOST_ROWS = 1 << 21
 """The most rows of one chunk, whatever is asked for: with a thousand channels its elements are
 still counted by 31 bits."""
@@ -56,15 +54,16 @@ def predict(
     if rows is not None and rows < 1:
         raise DataError(f"rows must be at least 1, got {rows}")
     home = _Home.of(model, batch)
+    quick = for_answers(model)
     if model.replayable and rows is None and out is None and home.holds(batch):
-        answer = replayed(model, batch, lambda batch: _predict(model, batch, home, None, None))
+        answer = replayed(model, batch, lambda batch: _predict(quick, batch, home, None, None))
         if answer is not None:
             if finite:
                 refuse_infinite(answer, [torch.stack(answer.aminmax())], batch, model.spec)
             return answer
     # Around this and not around what is captured: a graph that does not fit is done without.
     with _room(_most(rows)):
-        return _predict(model, batch, home, rows, out, finite=finite)
+        return _predict(quick, batch, home, rows, out, finite=finite)
 
 
 def _most(rows: int | None) -> int:
@@ -243,13 +242,11 @@ def _decode_in_chunks(
     rows: int | None,
 ) -> None:
     """Encode once, and take each chunk of the queries through all steps."""
-    latent = model.encode_in_chunks(without_queries(batch), home.bring_all, rows)
+    latent = encode(model, without_queries(batch), home.bring_all, rows)
     states = model.roll_on(latent, batch.times)
     count = batch.queries.shape[-2]
     if rows is None:
-        rows = DECODED_AT_ONCE.get(home.device.type, QUERIES_AT_ONCE)
-        if goes_by_kernel(states[0].state):
-            rows = rows_by_kernel(batch.size * count)
+        rows = decoded_at_once(model, batch.size * count)
     for part in _slices(count, max(1, rows // batch.size)):
         if batch.queries.ndim == 3:
             here = [home.bring(batch.queries[:, part])] * len(states)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from jaxtyping import Float
@@ -48,7 +47,7 @@ class OnGlobe(Wrapper):
         super().__init__(inner)
         self.spec = spec
 
-    def placed(self, batch: Batch) -> Batch:
+    def seen(self, batch: Batch) -> Batch:
         """The batch in unit vectors; queries that are the points stay the same object."""
         self.spec.check(batch)
         points = on_globe(batch.points)
@@ -57,7 +56,7 @@ class OnGlobe(Wrapper):
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
         """What the model inside answers."""
-        return self.inner(self.placed(batch))
+        return self.inner(self.seen(batch))
 
 
 class OnGlobeLatent(OnGlobe, LatentOperator):
@@ -65,13 +64,7 @@ class OnGlobeLatent(OnGlobe, LatentOperator):
 
     def encode(self, batch: Batch) -> Latent:
         """The inner model's state."""
-        return self.inner.encode(self.placed(batch))
-
-    def encode_in_chunks(
-        self, batch: Batch, prepare: Callable[[Batch], Batch], rows: int | None = None
-    ) -> Latent:
-        """The inner model's, which maps what it takes at a time."""
-        return self.inner.encode_in_chunks(batch, lambda chunk: self.placed(prepare(chunk)), rows)
+        return self.inner.encode(self.seen(batch))
 
     def step(self, latent: Latent) -> Latent:
         """The inner model's."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ipot.errors import Unsupported
 from ipot.models._checks import divided, frequencies, positive
+from ipot.nn.fourier import FourierFeatures, for_all
+from ipot.spec import Bounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,3 +63,13 @@ class Settings:
             raise Unsupported(
                 "model.decoder full adds lifted queries to their update: add --model.decoder narrow"
             )
+
+
+def features(
+    config: Settings, domain: Bounds, periods: Sequence[float | None]
+) -> FourierFeatures:
+    """Position features of a space, one number of the config serving all dimensions if alone."""
+    bins, highest = for_all(len(domain), config.bins, config.max_frequency)
+    if config.coordinates == "raw":
+        return FourierFeatures(bins, highest)
+    return FourierFeatures(bins, highest, domain=domain, periods=periods)

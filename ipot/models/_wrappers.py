@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -36,11 +36,6 @@ class Wrapper(Operator):
         """The inner model's."""
         yield from self.inner.regions()
 
-    def passes(self) -> Iterator[nn.Module]:
-        """Passes over data and answers that are too small to be regions; for a GPU, where each of
-        their operations is a launch, they are worth compiling too."""
-        yield from getattr(self.inner, "passes", list)()
-
     def objective(self) -> Any:
         """The inner model's."""
         return self.inner.objective()
@@ -49,9 +44,13 @@ class Wrapper(Operator):
         """As the inner model does."""
         self.inner.examine(data)
 
+    def seen(self, batch: Batch) -> Batch:
+        """The batch as the inner model sees it."""
+        return batch
+
 
 class Inward(nn.Module):
-    """Physical units in the scales of the data, as a module so that it can be compiled."""
+    """Physical units in the scales of the data."""
 
     def forward(
         self, x: Float[Tensor, "*B C"], mean: Float[Tensor, " C"], scale: Float[Tensor, " C"]
@@ -95,20 +94,8 @@ class Normalized(Wrapper):
             self.register_buffer(name, held)
         self.inward, self.outward = Inward(), Outward()
 
-    def passes(self) -> Iterator[nn.Module]:
-        """Into the scales of the data, and out of them."""
-        yield from (self.inward, self.outward)
-        yield from super().passes()
-
-    def keep_mesh(
-        self, points: Float[Tensor, "1 N D"] | None, queries: Float[Tensor, "1 M E"] | None
-    ) -> None:
-        """As the inner model does, if it does: it sees the same points and queries."""
-        if hasattr(self.inner, "keep_mesh"):
-            self.inner.keep_mesh(points, queries)
-
-    def normalize(self, batch: Batch) -> Batch:
-        """The batch as the inner model sees it."""
+    def seen(self, batch: Batch) -> Batch:
+        """The batch in the scales of the data."""
         self.spec.check(batch)
         values = self.inward(batch.values, self.input_mean, self.input_scale)
         parameters = batch.parameters
@@ -122,7 +109,7 @@ class Normalized(Wrapper):
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
         """Predict in physical units."""
-        return self.denormalize(self.inner(self.normalize(batch)))
+        return self.denormalize(self.inner(self.seen(batch)))
 
 
 class NormalizedLatent(Normalized, LatentOperator):
@@ -130,17 +117,7 @@ class NormalizedLatent(Normalized, LatentOperator):
 
     def encode(self, batch: Batch) -> Latent:
         """The inner model's state, from physical units."""
-        return self.inner.encode_in_chunks(batch, self.normalize)
-
-    def encode_in_chunks(
-        self, batch: Batch, prepare: Callable[[Batch], Batch], rows: int | None = None
-    ) -> Latent:
-        """The inner model's, which scales what it takes at a time."""
-
-        def scaled(chunk: Batch) -> Batch:
-            return self.normalize(prepare(chunk))
-
-        return self.inner.encode_in_chunks(batch, scaled, rows)
+        return self.inner.encode(self.seen(batch))
 
     def step(self, latent: Latent) -> Latent:
         """The inner model's."""

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ipot.data.dataset import Dataset
 from ipot.errors import DataError, Unsupported
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
-
-# In training, a decode of more rows than this (B times T times M) is cut into pieces that are
-# recomputed in the backward pass: a rollout then holds one piece's activations, not all of them.
-ROWS_AT_ONCE = 1 << 20
 
 
 class Operator(nn.Module, ABC):
@@ -28,8 +23,8 @@ class Operator(nn.Module, ABC):
     needs: frozenset[Need] = frozenset()
     """Structure that the model cannot do without."""
     replayable: bool = False
-    """Whether answering is the same sequence of operations for all inputs of a size, so that a GPU
-    may capture it; what fits or asks questions on its way is not."""
+    """Whether answering is the same sequence of operations for all inputs of a size; a model that
+    solves or searches on its way is not."""
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()
@@ -49,11 +44,6 @@ class Operator(nn.Module, ABC):
     def regions(self) -> Iterator[nn.Module]:
         """The parts worth compiling one by one; the whole model unless a model knows better."""
         yield self
-
-    def passes(self) -> Iterator[nn.Module]:
-        """What stands around those parts, each worth compiling on a GPU, where launches cost as
-        much as what they do; none unless a model says so."""
-        return iter(())
 
     def objective(self) -> Any:
         """What to train it by, where that is not the error of its predictions; see `training`."""
@@ -149,15 +139,6 @@ class LatentOperator(Operator):
     def encode(self, batch: Batch) -> Latent:
         """The state at time zero."""
 
-    def encode_in_chunks(
-        self, batch: Batch, prepare: Callable[[Batch], Batch], rows: int | None = None
-    ) -> Latent:
-        """The same from inputs that `prepare` turns into what the model takes: brings them to its
-        device, scales them. It is given a chunk of the points at a time by an encoder that can
-        take them so, of about `rows` samples times points, and else all of them.
-        """
-        return self.encode(prepare(batch))
-
     @abstractmethod
     def step(self, latent: Latent) -> Latent:
         """The state one `dt` later."""
@@ -180,52 +161,14 @@ class LatentOperator(Operator):
         return states
 
     def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
-        """The fields at several states; `queries` has a T axis behind B where the mesh moves.
-
-        All states in one batch, or in a few pieces with recomputation where that is too large.
-        """
-        if queries.ndim == 4:
-            return torch.stack([self.decode(s, queries[:, t]) for t, s in enumerate(states)], 1)
-        size, rows = states[0].state.shape[0], queries.shape[-2]
-        group = max(1, self.rows_at_once(states[0]) // max(1, size * rows))
-        recompute = torch.is_grad_enabled() and len(states) > group
-        pieces = []
-        for start in range(0, len(states), group):
-            piece = states[start : start + group]
-            if recompute:
-                out = checkpoint(self._decode_group, piece, queries, use_reentrant=False)
-            else:
-                out = self._decode_group(piece, queries)
-            pieces.append(out)
-        return torch.cat(pieces, dim=1) if len(pieces) > 1 else pieces[0]
-
-    def rows_at_once(self, latent: Latent) -> int:
-        """How many rows a decode in training may have before it is cut into pieces."""
-        return ROWS_AT_ONCE
+        """The fields at several states; `queries` has a T axis behind B where the mesh moves."""
+        moving = queries.ndim == 4
+        asked = (queries[:, t] if moving else queries for t in range(len(states)))
+        return torch.stack([self.decode(s, y) for s, y in zip(states, asked, strict=True)], 1)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
         """Encode once, step to every time, decode there."""
         return self.decode_all(self.rollout(batch), batch.queries)
-
-    def _decode_group(self, group: list[Latent], queries: Tensor) -> Tensor:
-        if len(group) == 1:
-            return self.decode(group[0], queries).unsqueeze(1)
-        return self._decode_stacked(torch.stack([s.state for s in group]), group[0].mask, queries)
-
-    def _decode_stacked(
-        self,
-        states: Float[Tensor, "T B Z d"],
-        mask: Bool[Tensor, "B Z"] | None,
-        queries: Float[Tensor, "B1 M E"],
-    ) -> Float[Tensor, "B T M K"]:
-        """Several states in one batch."""
-        count, size = states.shape[:2]
-        if mask is not None:
-            mask = mask.repeat(count, 1)
-        if queries.shape[0] != 1:
-            queries = queries.repeat(count, 1, 1)
-        out = self.decode(Latent(states.flatten(0, 1), mask), queries)
-        return out.unflatten(0, (count, size)).transpose(0, 1)
 
 
 def without_queries(batch: Batch) -> Batch:

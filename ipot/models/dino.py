@@ -196,7 +196,7 @@ class AutoDecoding:
         """The error of the decoded frames, the first at the input points."""
         inner: DINo = scaled.inner
         first, *rest = (Latent(c) for c in codes.unbind(1))
-        seen = inner.observed(scaled.normalize(batch).values)
+        seen = inner.observed(scaled.seen(batch).values)
         wanted = (batch.truth - scaled.output_mean) / scaled.output_scale
         start = mean_square(inner.decode(first, batch.points) - seen, batch.point_mask)
         ahead = mean_square(inner.decode_all(rest, batch.queries) - wanted, batch.query_mask)

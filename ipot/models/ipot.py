@@ -5,27 +5,22 @@
     u_t(y) = Attention(y, Z_t, Z_t)    decoder: any queries attend to the latent state
 
 The cost is linear in inputs and queries, and the depth of the processor costs nothing at the
-points. Lee and Oh, "Inducing Point Operator Transformer", AAAI 2024.
+points. Lee and Oh, "Inducing Point Operator Transformer", AAAI 2024. The layers are in
+`ipot/nn/latent.py`, their attention in `ipot/nn/attention.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from ipot.models._attentive import Attentive, Encoder, Prepare
 from ipot.models._checks import positive
 from ipot.models._local import start_local
-from ipot.models._settings import Settings
-from ipot.models.base import Latent, without_queries
-from ipot.nn.chunks import chunk_size, streams
-from ipot.nn.mesh import Laid
-from ipot.nn.ready import Ready, project_mesh, project_points
-from ipot.nn.split import Split
+from ipot.models._settings import Settings, features
+from ipot.models.base import Latent, LatentOperator
+from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
 from ipot.samples import Batch
 from ipot.spec import Spec
 
@@ -42,100 +37,69 @@ class Config(Settings):
         positive(self, "latents")
 
 
-class InducingPoints(Encoder):
-    """Inducing points attend to the inputs."""
-
-    def __init__(self, config: Config, spec: Spec) -> None:
-        super().__init__(config, spec)
-        self.latents = nn.Parameter(0.02 * torch.randn(config.latents, config.width))
-        self.block = self.attention(config, context=self.width)
-
-    def state(
-        self,
-        tokens: Float[Tensor, "B N d"] | Split | Ready | Laid,
-        mask: Bool[Tensor, "B N"] | None,
-    ) -> Latent:
-        """A row for each inducing point."""
-        return Latent(self.block(self.latents.unsqueeze(0), tokens, mask))
-
-    def ready(self, points: Tensor, values: Tensor) -> Ready | None:
-        """Keys and values straight from the inputs, where a kernel makes them."""
-        part = self.block.attend
-        layers = (self.position, self.lift, part.norm_context, part.to_key_value)
-        found = project_points(*layers, points, values)
-        return None if found is None else Ready(found.projected)
-
-    def _laid(self, points: Tensor, values: Tensor) -> Laid | None:
-        """A mesh that all samples share, projected once, where a kernel goes on from there."""
-        part = self.block.attend
-        layers = (self.position, self.lift, part.norm_context, part.to_key_value)
-        return project_mesh(*layers, points, values)
-
-    def forward(
-        self,
-        points: Float[Tensor, "B1 N D"],
-        values: Float[Tensor, "B N C"],
-        parameters: Float[Tensor, "B P"] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Latent:
-        """The latent state of the inputs, which are taken in chunks where they are many."""
-        if not streams(values.shape[0] * values.shape[1], values.device):
-            laid = self._laid(points, values) if parameters is None and mask is None else None
-            if laid is not None:
-                return self.state(laid, None)
-            return super().forward(points, values, parameters, mask)
-
-        def as_they_are(points: Tensor, values: Tensor, mask: Tensor | None):
-            return points, values, parameters, mask
-
-        return self.stream((points, values, mask), parameters, as_they_are)
-
-    @torch.compiler.disable
-    def stream(
-        self,
-        inputs: tuple[Tensor, Tensor, Tensor | None],
-        parameters: Tensor | None,
-        prepare: Prepare,
-        rows: int | None = None,
-    ) -> Latent:
-        """The same in chunks of about so many `rows` (samples times points), each prepared by
-        itself: what goes in may lie on another device, and be larger than this one's memory."""
-        size = chunk_size(
-            self.latents.device,
-            batch=len(inputs[1]),
-            queries=len(self.latents),
-            heads=self.block.attend.heads,
-            rows=rows,
-            count=inputs[1].shape[0] * inputs[1].shape[1],
-        )
-        chunks = self.chunks(inputs, parameters, prepare, size)
-        return Latent(self.block(self.latents.unsqueeze(0), chunks))
-
-
-class IPOT(Attentive):
+class IPOT(LatentOperator):
     """Any points in, any queries out, through a small set of inducing points."""
 
-    def __init__(self, config: Config, spec: Spec) -> None:
-        super().__init__(config, spec, InducingPoints(config, spec))
+    replayable = True
+
+    def __init__(self, config: Settings, spec: Spec) -> None:
+        super().__init__(config, spec)
+        self.encoder = self.make_encoder(config, spec)
+        self.processor = Processor(
+            config.width,
+            blocks=config.blocks,
+            heads=config.heads,
+            multiplier=config.feed_forward,
+            tied=config.tied,
+        )
+        self.decoder = QueryDecoder(
+            config.width,
+            len(spec.outputs),
+            features(config, spec.query_domain, spec.query_periods),
+            lifted=config.lifted,
+            full=config.decoder == "full",
+            heads=config.cross_heads,
+            head_width=config.cross_head_width,
+            multiplier=config.feed_forward,
+            gain=config.cross_gain,
+            scale=config.output_scale,
+        )
         if config.local:
             start_local(self, spec)
 
-    def encode_in_chunks(
-        self, batch: Batch, prepare: Callable[[Batch], Batch], rows: int | None = None
-    ) -> Latent:
-        """The encoder's state, the inputs in chunks where they are many or lie elsewhere."""
-        inputs = (batch.points, batch.values, batch.point_mask)
-        count = batch.size * batch.values.shape[1]
-        here = batch.values.device == self.encoder.latents.device
-        if here and not (streams(count, batch.values.device) if rows is None else count > rows):
-            return self.encode(prepare(batch))
-        bare = without_queries(batch)
+    def make_encoder(self, config: Config, spec: Spec) -> nn.Module:
+        """What takes the inputs to a latent state."""
+        return InducingPoints(
+            config.latents,
+            config.width,
+            features(config, spec.domain, spec.periods),
+            channels=spec.channels,
+            parameters=len(spec.parameters),
+            lifted=config.lifted,
+            heads=config.cross_heads,
+            head_width=config.cross_head_width,
+            multiplier=config.encoder_feed_forward,
+            gain=config.cross_gain,
+        )
 
-        def prepared(points: Tensor, values: Tensor, mask: Tensor | None):
-            chunk = prepare(replace(bare, points=points, values=values, point_mask=mask))
-            return chunk.points, chunk.values, chunk.parameters, chunk.point_mask
+    def encode(self, batch: Batch) -> Latent:
+        """Z₀: a row for each inducing point."""
+        return Latent(
+            self.encoder(batch.points, batch.values, batch.parameters, batch.point_mask)
+        )
 
-        return self.encoder.stream(inputs, batch.parameters, prepared, rows)
+    def step(self, latent: Latent) -> Latent:
+        """Z_{t+1}: one pass through the processor advances the state by one `dt`."""
+        return Latent(self.processor(latent.state, latent.mask), latent.mask)
+
+    def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
+        """Z_t at some times: as many steps one after the other."""
+        states = self.processor.roll(latent.state, self.steps(times), latent.mask)
+        return [Latent(state, latent.mask) for state in states]
+
+    def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
+        """u_t(y): queries attend to the state."""
+        return self.decoder(latent.state, queries, latent.mask)
 
 
 MODEL = IPOT

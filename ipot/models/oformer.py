@@ -26,7 +26,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ipot.errors import Unsupported
 from ipot.models._checks import positive
-from ipot.models.base import ROWS_AT_ONCE, Operator
+from ipot.models.base import Operator
 from ipot.nn.attention import GatedFeedForward
 from ipot.nn.linear_attention import LinearAttention, Rotary
 from ipot.nn.mlp import MLP

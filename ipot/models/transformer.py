@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.models._attentive import Attentive, Encoder
-from ipot.models._local import start_local
-from ipot.models._settings import Settings
+from ipot.models._settings import Settings, features
 from ipot.models.base import Latent
-from ipot.nn.ready import Ready
-from ipot.nn.split import Split
+from ipot.models.ipot import IPOT
+from ipot.nn.attention import AttentionBlock
+from ipot.nn.latent import PointTokens
+from ipot.samples import Batch
 from ipot.spec import Spec
 
 
@@ -27,33 +27,48 @@ class Config(Settings):
     """The sizes and choices of a transformer; those of an IPOT without its inducing points."""
 
 
-class EveryInput(Encoder):
-    """Inputs attend to inputs."""
+class EveryInput(PointTokens):
+    """The tokens of the inputs attend to each other."""
 
     def __init__(self, config: Config, spec: Spec) -> None:
-        super().__init__(config, spec)
+        position = features(config, spec.domain, spec.periods)
+        lifted = config.width if config.lifted else None
+        super().__init__(position, spec.channels, len(spec.parameters), lifted)
         self.embed = None if config.lifted else nn.Linear(self.width, config.width)
-        self.block = self.attention(config)
+        self.block = AttentionBlock(
+            config.width,
+            heads=config.cross_heads,
+            head_width=config.cross_head_width,
+            multiplier=config.encoder_feed_forward,
+            gain=config.cross_gain,
+        )
 
-    def state(
-        self, tokens: Float[Tensor, "B N d"] | Split | Ready, mask: Bool[Tensor, "B N"] | None
-    ) -> Latent:
-        """A row for each input, and their mask."""
-        if isinstance(tokens, Split):
-            tokens = tokens.joined()
-        assert isinstance(tokens, Tensor)
+    def forward(
+        self,
+        points: Float[Tensor, "B1 N D"],
+        values: Float[Tensor, "B N C"],
+        parameters: Float[Tensor, "B P"] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> tuple[Float[Tensor, "B NP d"], Bool[Tensor, "B NP"] | None]:
+        """A row for each input and each parameter, and which of them are real."""
+        tokens, mask = self.tokens(points, values, parameters, mask)
         if self.embed is not None:
             tokens = self.embed(tokens)
-        return Latent(self.block(tokens, None, mask), mask)
+        return self.block(tokens, None, mask), mask
 
 
-class Transformer(Attentive):
+class Transformer(IPOT):
     """Any points in, any queries out; the state holds every input."""
 
-    def __init__(self, config: Config, spec: Spec) -> None:
-        super().__init__(config, spec, EveryInput(config, spec))
-        if config.local:
-            start_local(self, spec)
+    def make_encoder(self, config: Config, spec: Spec) -> nn.Module:
+        """Inputs attend to inputs."""
+        return EveryInput(config, spec)
+
+    def encode(self, batch: Batch) -> Latent:
+        """Z₀: a row for each input."""
+        return Latent(
+            *self.encoder(batch.points, batch.values, batch.parameters, batch.point_mask)
+        )
 
 
 MODEL = Transformer

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.nn.paths import attention
+from ipot.nn.attention import attention
 
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 # A slice that no point belongs to has a token of about zero.
@@ -60,8 +60,17 @@ class PhysicsAttention(nn.Module):
         place, value = self._project(x, grid)
         weights = self.weights(place, mask)
         query, key, new = self.to_query_key_value(gather(weights, value)).chunk(3, -1)
-        out = weights @ attention(query, key, new).to(weights.dtype)
+        out = weights @ self.attention(query, key, new).to(weights.dtype)
         return self.to_out(out.transpose(1, 2).flatten(2))
+
+    def attention(
+        self,
+        query: Float[Tensor, "B H S e"],
+        key: Float[Tensor, "B H S e"],
+        value: Float[Tensor, "B H S e"],
+    ) -> Float[Tensor, "B H S e"]:
+        """Slices attend to each other."""
+        return attention(query, key, value)
 
     def weights(
         self, place: Float[Tensor, "B H N e"], mask: Bool[Tensor, "B N"] | None = None

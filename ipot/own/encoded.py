@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -99,12 +99,6 @@ class Remembered(LatentOperator):
 
     def encode(self, batch: Batch) -> Latent:
         """What it knows already."""
-        return self.latent
-
-    def encode_in_chunks(
-        self, batch: Batch, prepare: Callable[[Batch], Batch], rows: int | None = None
-    ) -> Latent:
-        """The same."""
         return self.latent
 
     def step(self, latent: Latent) -> Latent:

@@ -1,23 +1,18 @@
 """A model as a function of plain tensors, and that as a graph whose sizes are open.
 
-What a model does by itself to be quick (kernels, chunks, projections that a batch shares) depends
-on sizes and devices. A graph must not, so here it goes by the book, all points at once.
+What is traced is the model as it stands. `ipot.accelerate` makes it quicker by ways that depend on
+sizes and devices, which a graph must not.
 """
 
 from __future__ import annotations
 
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from ipot.errors import Unsupported
-from ipot.models._attentive import Attentive, Encoder
-from ipot.models._globe import OnGlobe
-from ipot.models._wrappers import Normalized
 from ipot.models.base import Operator
-from ipot.nn.paths import attention_path
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
 
@@ -87,26 +82,7 @@ class Plain(nn.Module):
             parameters=named.get("parameters"),
             times=self.times,
         )
-        inner, seen = _opened(self.model, batch)
-        if not isinstance(inner, Attentive):
-            return self.model(batch)
-        # Not `inner.encode`, which cuts many points into chunks.
-        latent = Encoder.forward(inner.encoder, seen.points, seen.values, seen.parameters, None)
-        model: Any = self.model
-        answers = []
-        for _ in self.times:
-            latent = inner.step(latent)
-            answers.append(model.decode(latent, queries))
-        return torch.stack(answers, 1)
-
-
-def _opened(model: Any, batch: Batch) -> tuple[Operator, Batch]:
-    """The model inside its wrappers, and the batch as it sees it."""
-    if isinstance(model, OnGlobe):
-        return _opened(model.inner, model.placed(batch))
-    if isinstance(model, Normalized):
-        return _opened(model.inner, model.normalize(batch))
-    return model, batch
+        return self.model(batch)
 
 
 def trace(plain: Plain, signature: Signature) -> ExportedProgram:
@@ -124,7 +100,7 @@ def trace(plain: Plain, signature: Signature) -> ExportedProgram:
         {i: dims[axis] for i, axis in enumerate(signature.axes(name))} for name in signature.columns
     )
     try:
-        with attention_path("plain"), torch.no_grad():
+        with torch.no_grad():
             program = torch.export.export(plain, example, dynamic_shapes=(shapes,), strict=True)
     except Exception as error:  # torch has many kinds for one fact: this cannot be traced
         line = next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ipot import kernels
+from ipot.accelerate import cuda
 from ipot.training.joined_memory import UNIT, Memory
 
 SMALLEST = 2048
@@ -106,7 +106,7 @@ class KernelUpdate:
     def __init__(
         self, joined: Joined, runs: Sequence[tuple[int, int]], steps: Float[Tensor, " p"]
     ) -> None:
-        from ipot.kernels import adamw
+        from ipot.accelerate.cuda import adamw
 
         self._joined, self._steps, self._launch = joined, steps, adamw.adamw
         self._table = adamw.pieces(runs, steps.device)
@@ -167,7 +167,7 @@ class FusedUpdate:
 
 def goes_by_kernel(vector: Tensor) -> bool:
     """Whether what lies in this vector is updated by our kernel."""
-    return vector.device.type == "cuda" and kernels.available(vector.device)
+    return vector.device.type == "cuda" and cuda.available(vector.device)
 
 
 def _runs(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

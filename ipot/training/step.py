@@ -17,6 +17,9 @@ from torch import Tensor, nn
 from torch.fx.experimental import _config as tracing
 from torch.nn.parallel import DistributedDataParallel
 
+from ipot.accelerate import accelerate
+from ipot.accelerate.fixed_mesh import FixedMesh
+from ipot.accelerate.operators import passes, regions
 from ipot.device import out_of_memory
 from ipot.errors import IpotError, Unsupported
 from ipot.models.base import Operator
@@ -24,7 +27,6 @@ from ipot.samples import Batch
 from ipot.training.capture import Snapshot, capture
 from ipot.training.distributed import World
 from ipot.training.draws import Draw, Draws
-from ipot.training.fixed import FixedMesh
 from ipot.training.joined import JoinedAdamW
 from ipot.training.ledger import Ledger
 from ipot.training.memory import OutOfMemory
@@ -72,26 +74,30 @@ class Step:
         self.objective, self.optimizer, self.draws = objective, optimizer, draws
         self.settings, self.device, self.kind, self.say = settings, device, kind, say
         self.cast = precision == "bf16"
-        self.fixed = FixedMesh(model, draws, cast=self.cast)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.cast, cache_enabled=False):
+            quick = accelerate(model, training=True)
+        self.fixed = FixedMesh(quick, *draws.mesh(), cast=self.cast)
         self.parameters = [p for g in optimizer.param_groups for p in g["params"]]
         self.ledger = Ledger(settings.clip, device)
         if hasattr(objective, "follow"):
             objective.follow(self.ledger.count)
-        self.regions = list(model.regions())
+        self.regions = list(regions(quick))
         if self.regions and device.type == "cuda":
             # Many small kernels, which cost a GPU as much as large ones; a CPU does not mind.
-            self.regions += [*small_regions(model, objective, draws), self.ledger]
+            self.regions += [*small_regions(quick, objective, draws), self.ledger]
         self._ways = self._to_try(world)
-        self.model = model
+        self.reference, self.model = model, quick
         if world.size > 1:
             ids = [torch.cuda.current_device()] if device.type == "cuda" else None
-            self.model = DistributedDataParallel(model, device_ids=ids)
+            self.model = DistributedDataParallel(quick, device_ids=ids)
         self._graphs: dict[int | None, tuple[Draw, Callable[[], None]]] = {}
         self._one: Tensor | None = None
 
     def __call__(self, work: Draw | Batch, number: int, rate: float) -> None:
         """Run the step with a number (counted from 0) at a learning rate."""
         self.fixed.renew()
+        if self.model.training != self.reference.training:
+            self.model.train(self.reference.training)
         set_rate(self.optimizer, rate)
         try:
             if self._ways:
@@ -278,7 +284,7 @@ class Step:
 def small_regions(model: Operator, objective: Objective, draws: Draws) -> Iterator[nn.Module]:
     """What stands around a model's regions: the gather, the scales, the loss."""
     yield from draws.passes()
-    yield from model.passes()
+    yield from passes(model)
     yield from getattr(objective, "regions", list)()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from ipot import kernels
+from ipot.accelerate import cuda
 from ipot.data.dataset import Dataset, Ragged
 from ipot.data.packed import Packed, packed_bytes, unpackable
 from ipot.errors import Unsupported
@@ -60,7 +60,7 @@ def fallen_back(way: str, reason: str) -> str:
 def no_compiler(device: torch.device) -> str | None:
     """What is missing to compile for a device, in words."""
     if device.type == "cuda":
-        return None if kernels.installed() else "Triton is not installed"
+        return None if cuda.installed() else "Triton is not installed"
     name = os.environ.get("CXX", "g++")
     return None if shutil.which(name) else f"there is no C++ compiler ({name})"
 

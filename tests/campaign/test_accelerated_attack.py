@@ -11,9 +11,9 @@ from campaign.attack import Lost, Place, nth_case
 from campaign.attacks import _parity, _ways
 from campaign.attacks._random_batches import clean, samples_of, spoiled
 from campaign.attacks.accelerated import OnCPU, OnCUDA
-from ipot import kernels
+from ipot.accelerate import cuda as kernels
 from ipot.errors import DataError, Unsupported
-from ipot.native.build import why_not, why_not_bf16
+from ipot.accelerate.cpu.build import why_not, why_not_bf16
 from ipot.nn import paths, streaming
 from ipot.training.ledger import Ledger
 
@@ -278,7 +278,7 @@ SMALL = {"size": 2, "points": 5, "queries": 3}
 @interpreted
 @pytest.mark.parametrize("way", ["auto", "many rows", "stream"])
 def test_kernels_survive_and_their_faults_are_found(monkeypatch, way):
-    from ipot.kernels import attention
+    from ipot.accelerate.cuda import attention
 
     batch = SMALL | ({} if way == "auto" else SHARED)
     given = case(way, batch=batch, model={"latents": 3}, path="kernel")

@@ -12,7 +12,7 @@ from campaign.attacks import _builds, _operations, _prepared, kills
 from campaign.attacks._victim import Foreign, Victim
 from ipot import files
 from ipot.errors import DataError
-from ipot.native import build
+from ipot.accelerate.cpu import build
 from ipot.training import checkpoint, journal
 
 pytestmark = pytest.mark.plain

@@ -4,7 +4,7 @@ import pytest
 import torch
 from training.twins import Pair
 
-from ipot import kernels
+from ipot.accelerate import cuda as kernels
 from ipot.training import joined_plan
 
 pytestmark = [
@@ -34,7 +34,7 @@ def torchs(start, gradients, rate, divisor, settings):
     [((0.9, 0.999), 0.0, 1e-8), ((0.8, 0.95), 0.1, 1e-3), ((0.0, 0.0), 1e-4, 1e-6)],
 )
 def test_steps_are_those_of_torch_in_float64(betas, decay, eps, on_the_device, divisor):
-    from ipot.kernels.adamw import adamw, pieces
+    from ipot.accelerate.cuda.adamw import adamw, pieces
 
     torch.manual_seed(0)
     settings = {"betas": betas, "weight_decay": decay, "eps": eps}
@@ -62,7 +62,7 @@ def test_steps_are_those_of_torch_in_float64(betas, decay, eps, on_the_device, d
 
 
 def test_a_rate_may_lie_elsewhere_and_be_a_whole_number():
-    from ipot.kernels.adamw import adamw, pieces
+    from ipot.accelerate.cuda.adamw import adamw, pieces
 
     settings = {"betas": (0.9, 0.999), "weight_decay": 0, "eps": 1e-8}
     found = []

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ipot import kernels
+from ipot.accelerate import cuda as kernels
 from ipot.nn.paths import attend, attend_narrow, attention_path
 
 pytestmark = [
@@ -85,7 +85,7 @@ def test_kernel_equals_the_formula(sizes, masked):
 @pytest.fixture
 def launched(monkeypatch):
     """What the backward kernels are compiled for, each time."""
-    from ipot.kernels import _attention_launch as kernel
+    from ipot.accelerate.cuda import _attention_launch as kernel
 
     seen = []
 
@@ -108,7 +108,7 @@ def launched(monkeypatch):
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES.keys())
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
 def test_queries_that_want_no_gradient_get_none(monkeypatch, launched, sizes, masked):
-    from ipot.kernels import attention as kernel
+    from ipot.accelerate.cuda import attention as kernel
 
     query, pairs, mask = draw(*sizes, masked=masked)
     gradient = torch.randn(sizes[1], sizes[2], sizes[4] * sizes[6], device=DEVICE)
@@ -141,7 +141,7 @@ def test_half_precision(name):
 
 
 def test_a_large_batch_is_worked_off_in_groups(monkeypatch):
-    from ipot.kernels import attention as kernel
+    from ipot.accelerate.cuda import attention as kernel
 
     query, pairs, mask = draw(True, 5, 120, 20, 1, 16, 2, masked=True)
     gradient = torch.randn(5, 120, 2, device=DEVICE)
@@ -154,7 +154,7 @@ def test_a_large_batch_is_worked_off_in_groups(monkeypatch):
 
 @pytest.mark.parametrize("name", ["spread, one query for all", "spread, narrow", "gather"])
 def test_parts_are_added_up_alike_by_a_kernel_and_by_the_library(monkeypatch, name):
-    from ipot.kernels import _attention_launch as kernel
+    from ipot.accelerate.cuda import _attention_launch as kernel
 
     sizes, folded, fold = SIZES[name], [], kernel.fold
     query, pairs, mask = draw(*sizes, dtype=HALF, masked=True)
@@ -177,7 +177,7 @@ def test_parts_are_added_up_alike_by_a_kernel_and_by_the_library(monkeypatch, na
 
 
 def test_rows_are_divided_until_there_is_enough_to_do(monkeypatch):
-    from ipot.kernels import _attention_plan as plan
+    from ipot.accelerate.cuda import _attention_plan as plan
 
     monkeypatch.setattr(plan, "enough", lambda device: 264)
     device = torch.device("cpu")
@@ -200,7 +200,7 @@ def test_scores_far_apart_do_not_overflow():
 
 
 def test_logarithm_of_the_sum():
-    from ipot.kernels.attention import attend_with_lse
+    from ipot.accelerate.cuda.attention import attend_with_lse
 
     query, pairs, mask = draw(False, 2, 20, 150, 2, 16, 16, masked=True)
     _, lse = attend_with_lse(query, pairs, 2, mask)
@@ -221,7 +221,7 @@ def test_strided_inputs():
 
 
 def test_operators_are_well_formed():
-    from ipot.kernels.attention import _attend, _attend_backward
+    from ipot.accelerate.cuda.attention import _attend, _attend_backward
 
     query, pairs, _ = draw(True, 2, 20, 50, 1, 16, 16)
     torch.library.opcheck(_attend, (query, pairs, None, None, 1, True))
@@ -241,7 +241,7 @@ def test_operators_are_well_formed():
 
 
 def test_operators_are_well_formed_without_a_gradient_of_queries():
-    from ipot.kernels.attention import _attend, _attend_backward
+    from ipot.accelerate.cuda.attention import _attend, _attend_backward
 
     query, pairs, mask = draw(True, 2, 50, 20, 1, 16, 2, masked=True)
     query, pairs, value = query.detach(), pairs[..., :16].detach(), pairs[..., 16:].detach()
@@ -257,7 +257,7 @@ def test_operators_are_well_formed_without_a_gradient_of_queries():
 @pytest.mark.parametrize("z", [1, 33, 140])
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
 def test_rows_attend_to_each_other(z, masked):
-    from ipot.kernels.attention import _attend_self, attend_self
+    from ipot.accelerate.cuda.attention import _attend_self, attend_self
 
     torch.manual_seed(z)
     triples = torch.randn(2, z, 96, device=DEVICE).requires_grad_()

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ipot import kernels
+from ipot.accelerate import cuda as kernels
 
 pytestmark = [
     pytest.mark.plain,  # the hook that checks shapes would wrap the kernels themselves
@@ -46,7 +46,7 @@ def draw(b, n, c, p, dtype=torch.float32):
     [(3, 50, 1, 32), (2, 33, 3, 128), (5, 64, 14, 16), (1, 7, 2, 200), (2, 2100, 1, 16)],
 )
 def test_kernel_equals_the_formula(b, n, c, p):
-    from ipot.kernels.pairs import shared_pairs
+    from ipot.accelerate.cuda.pairs import shared_pairs
 
     inputs = draw(b, n, c, p)
     learnt = [inputs[i] for i in (0, 3, 4, 5)]
@@ -81,6 +81,6 @@ def test_a_whole_projection_goes_through_the_kernel(monkeypatch):
 
 
 def test_operator_is_well_formed():
-    from ipot.kernels.pairs import shared_pairs
+    from ipot.accelerate.cuda.pairs import shared_pairs
 
     torch.library.opcheck(shared_pairs, draw(2, 20, 2, 16))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from ipot import kernels
+from ipot.accelerate import cuda as kernels
 from ipot.nn.fourier import FourierFeatures
 from ipot.nn.points import Lift
 from ipot.nn.precise import Precise
@@ -30,7 +30,7 @@ def no_gradients():
 
 @pytest.fixture
 def kernel():
-    from ipot.kernels import project
+    from ipot.accelerate.cuda import project
 
     return project
 

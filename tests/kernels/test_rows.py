@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ipot import kernels
+from ipot.accelerate import cuda as kernels
 from ipot.errors import Unsupported
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.paths import attend
@@ -13,7 +13,7 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if not kernels.available(DEVICE):
     pytest.skip("Triton is not here, or not for this device", allow_module_level=True)
 
-from ipot.kernels import rows, rows_launch, rows_layout  # noqa: E402
+from ipot.accelerate.cuda import rows, rows_launch, rows_layout  # noqa: E402
 
 EXACT, ROUNDED = 1e-5, 2e-2
 

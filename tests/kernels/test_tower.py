@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ipot import kernels
+from ipot.accelerate import cuda as kernels
 from ipot.nn import fused
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.paths import attention_path
@@ -15,14 +15,14 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if not kernels.available(DEVICE):
     pytest.skip("Triton is not here, or not for this device", allow_module_level=True)
 
-from ipot.kernels import (  # noqa: E402
+from ipot.accelerate.cuda import (  # noqa: E402
     rows_layout,
     tower,
     tower_few,
     tower_many,
     tower_weights,
 )
-from ipot.kernels.tower import FewRows, ManyRows  # noqa: E402
+from ipot.accelerate.cuda.tower import FewRows, ManyRows  # noqa: E402
 
 EXACT = 2e-5
 WIDTH = 32

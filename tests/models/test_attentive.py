@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from ipot import kernels
-from ipot.kernels import interpreted
+from ipot.accelerate import cuda as kernels
+from ipot.accelerate.cuda import interpreted
 from ipot.models.base import Latent
 from ipot.models.ipot import IPOT, Config
 from ipot.nn.attention import AttentionBlock
@@ -92,7 +92,7 @@ def by_parts(model, times=(1.0, 2.0, 3.0)):
 @pytest.fixture
 def towers(monkeypatch):
     """How often blocks went as one function."""
-    from ipot.kernels import tower
+    from ipot.accelerate.cuda import tower
 
     calls, known = [], tower.roll
     monkeypatch.setattr(tower, "roll", lambda *given: calls.append(1) or known(*given))

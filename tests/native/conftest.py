@@ -2,7 +2,7 @@ import stat
 
 import pytest
 
-from ipot.native import build
+from ipot.accelerate.cpu import build
 
 REMEMBERING = """#!/bin/sh
 # A compiler that makes an object once: the same command again gets a copy of it.

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from ipot.native import attention as native
-from ipot.native.build import why_not
-from ipot.native.reach import available
+from ipot.accelerate.cpu import attention as native
+from ipot.accelerate.cpu.build import why_not
+from ipot.accelerate.cpu.reach import available
 from ipot.nn import blockwise
 from ipot.nn.paths import attention_path, path_of, plain_attention
 

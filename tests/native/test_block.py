@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.native import block
-from ipot.native.build import why_not
-from ipot.native.reach import available
+from ipot.accelerate.cpu import block
+from ipot.accelerate.cpu.build import why_not
+from ipot.accelerate.cpu.reach import available
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.swift import _before, _behind
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from ipot.bench.rows import lacks
-from ipot.native import build, kept
+from ipot.accelerate.cpu import build, kept
 from ipot.nn.paths import attend, path_of
 
 SCORES = torch.randn(1, 300, 16), torch.randn(2, 400, 32)
@@ -250,7 +250,7 @@ def test_a_damaged_library_is_made_again(anew):
 @pytest.mark.usefixtures("compiler")
 def test_processes_may_start_at_once(anew):
     code = (
-        f"from ipot.native import build; build.FLAGS = {build.FLAGS!r}; "
+        f"from ipot.accelerate.cpu import build; build.FLAGS = {build.FLAGS!r}; "
         "assert build.library() is not None"
     )
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from ipot.native import attention as native
-from ipot.native.build import call, why_not_bf16
-from ipot.native.structures import Problem, rows
+from ipot.accelerate.cpu import attention as native
+from ipot.accelerate.cpu.build import call, why_not_bf16
+from ipot.accelerate.cpu.structures import Problem, rows
 from ipot.nn import paths
 from ipot.nn.paths import attention_path, plain_attention
 from ipot.nn.streaming import Chunks, attend_chunks

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.native import halves
-from ipot.native.build import why_not_bf16
+from ipot.accelerate.cpu import halves
+from ipot.accelerate.cpu.build import why_not_bf16
 from ipot.nn import mesh, swift
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.fused import project

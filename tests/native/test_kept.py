@@ -14,7 +14,7 @@ import pytest
 
 from ipot import lock
 from ipot.errors import IpotError
-from ipot.native import build, kept
+from ipot.accelerate.cpu import build, kept
 from native.test_build import command, without
 
 NOBODY = 65534
@@ -236,7 +236,7 @@ def test_two_processes_compile_once(anew, tmp_path, monkeypatch):
     text = f'[ $1 = --version ] || echo x >> {tmp_path}/ran; exec {known} "$@"'
     monkeypatch.setenv("CXX", command(tmp_path / "c++", text))
     code = (
-        "from ipot.native import build; build.FLAGS = tuple('-O0' if f == '-O3' else f for f in "
+        "from ipot.accelerate.cpu import build; build.FLAGS = tuple('-O0' if f == '-O3' else f for f in "
         "build.FLAGS); assert build.library() is not None"
     )
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.native import mesh as kernels
-from ipot.native.build import why_not
-from ipot.native.reach import available
+from ipot.accelerate.cpu import mesh as kernels
+from ipot.accelerate.cpu.build import why_not
+from ipot.accelerate.cpu.reach import available
 from ipot.nn import mesh
 from ipot.nn.attention import MultiHead
 from ipot.nn.folded import Known

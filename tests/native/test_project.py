@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.native import project
-from ipot.native.build import why_not
-from ipot.native.reach import available
+from ipot.accelerate.cpu import project
+from ipot.accelerate.cpu.build import why_not
+from ipot.accelerate.cpu.reach import available
 from ipot.nn.fourier import FourierFeatures
 from ipot.nn.paths import attention_path
 

@@ -7,9 +7,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ipot.errors import Unsupported
-from ipot.native import attention, project
-from ipot.native.build import why_not, why_not_bf16
-from ipot.native.reach import available, exact, readable, rounds, served
+from ipot.accelerate.cpu import attention, project
+from ipot.accelerate.cpu.build import why_not, why_not_bf16
+from ipot.accelerate.cpu.reach import available, exact, readable, rounds, served
 from ipot.nn import swift
 from ipot.nn.attention import AttentionBlock, MultiHead
 from ipot.nn.fourier import FourierFeatures
@@ -201,8 +201,8 @@ def test_second_derivatives_over_a_shared_mesh():
 def test_memory_that_there_is_not():
     import ctypes
 
-    from ipot.native.build import call
-    from ipot.native.structures import Problem, rows
+    from ipot.accelerate.cpu.build import call
+    from ipot.accelerate.cpu.structures import Problem, rows
 
     x = torch.zeros(1, 1, 1)
     parts = [rows(x)] * 3

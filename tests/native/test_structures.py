@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ipot.native import structures
+from ipot.accelerate.cpu import structures
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ipot import kernels
+from ipot.accelerate import cuda as kernels
 from ipot.models._attentive import Decoder
 from ipot.models.ipot import Config
 from ipot.nn import absorbed
@@ -80,7 +80,7 @@ def assert_close(found, exact, tolerance=1e-4):
 @pytest.fixture
 def asked(monkeypatch):
     """What comes to the attention, and how many gradients of queries are computed."""
-    from ipot.kernels import attention
+    from ipot.accelerate.cuda import attention
 
     seen, launch = [], attention.backward
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from ipot import kernels
+from ipot.accelerate import cuda as kernels
 from ipot.nn import fused
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.paths import attention_path
 
-rows = pytest.importorskip("ipot.kernels.rows", reason="Triton is not installed")
+rows = pytest.importorskip("ipot.accelerate.cuda.rows", reason="Triton is not installed")
 
 pytestmark = [
     pytest.mark.plain,  # the hook that checks shapes would wrap the kernels themselves

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.native import build
-from ipot.native.build import why_not
-from ipot.native.reach import available
+from ipot.accelerate.cpu import build
+from ipot.accelerate.cpu.build import why_not
+from ipot.accelerate.cpu.reach import available
 from ipot.nn import mesh, ready
 from ipot.nn.fourier import FourierFeatures
 from ipot.nn.paths import attention_path

@@ -1,0 +1,118 @@
+"""The same model, quicker: `accelerate` takes a model and returns the same function of the same
+parameters, for its device, for a precision, for training or for answering.
+
+    quick = accelerate(model, training=True)
+    quick(batch)                              # what model(batch) is, up to rounding
+
+It works layer by layer (`ipot.accelerate.layers`): a model made of layers that are known here needs
+no line of its own, and a layer that is not passes unchanged (`unchanged` says which). The model as
+it stands is the reference that everything here is tested and measured against; models and layers
+know nothing of this package.
+
+    layers         the quicker versions of layers, and which is whose
+    operators      whole models: decoding together, encoding in chunks, parts to compile
+    attention      the ways to compute attention between given queries, keys and values
+    fixed_mesh     what a mesh that stays the same gives, kept for a training
+    shared_mesh    a mesh that all samples of a batch share
+    streaming      attention over inputs without limit, in chunks
+    replay         answers on a GPU, captured and replayed
+    cuda, cpu      kernels in Triton and in C++
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from ipot.accelerate.target import Target
+
+__all__ = ["accelerate", "for_answers", "unchanged"]
+
+M = TypeVar("M", bound=nn.Module)
+
+_made: WeakKeyDictionary[nn.Module, dict[Any, tuple[Any, Any]]] = WeakKeyDictionary()
+
+
+def accelerate(model: M, *, training: bool = False, attention: str = "auto") -> M:
+    """The same function of the same parameters, quicker on the device that they are on.
+
+    Products are computed in the model's own precision, or in that of autocast where it is on now;
+    with `training` gradients can be asked for. `attention` forces one way to compute it, for tests
+    and measurements (`ipot.accelerate.target.ATTENTION`). The model itself is left as it is. What
+    is decided here is decided once: a model whose layers or hooks are changed later is to be
+    accelerated again.
+    """
+    from ipot.accelerate.layers import QUICKER
+    from ipot.accelerate.operators import decoding_together
+    from ipot.accelerate.twins import twin
+
+    target = _target(model, training, attention)
+    if target is None:
+        return model
+
+    def quicker(module: nn.Module) -> type[nn.Module] | None:
+        return QUICKER.get(type(module)) or decoding_together(type(module))
+
+    def prepare(layer: Any) -> None:
+        layer.target = target
+        if hasattr(layer, "start"):
+            layer.start()
+
+    return cast(M, twin(model, quicker, prepare))
+
+
+def for_answers(model: M) -> M:
+    """A model accelerated for answers as autocast is now, kept for as long as the model lives and
+    made anew where its layers or hooks are others."""
+    from ipot.accelerate.twins import fingerprint
+
+    target, known = _target(model, False, "auto"), fingerprint(model)
+    kept = _made.setdefault(model, {})
+    if target not in kept or kept[target][0] != known:
+        made = accelerate(model)
+        # Not the model itself, which would then live as long as this.
+        kept[target] = known, None if made is model else made
+    made = kept[target][1]
+    if made is None:
+        return model
+    if made.training != model.training:
+        made.train(model.training)
+    return made
+
+
+def _target(model: nn.Module, training: bool, attention: str) -> Target | None:
+    """What a model is accelerated for; None for one without numbers."""
+    from ipot.accelerate.target import Target
+
+    tensors = chain(model.parameters(), model.buffers())
+    found = next((t for t in tensors if t.is_floating_point()), None)
+    if found is None:
+        return None
+    products = found.dtype
+    if torch.is_autocast_enabled(found.device.type) and products != torch.float64:
+        products = torch.get_autocast_dtype(found.device.type)
+    return Target(found.device, products, training, attention)
+
+
+def unchanged(model: nn.Module) -> list[str]:
+    """The names of the layers with parameters that `accelerate` passes as they are."""
+    from ipot.accelerate.layers import QUICKER
+
+    names: list[str] = []
+
+    def look(module: nn.Module, name: str) -> None:
+        if type(module) in QUICKER:
+            return
+        if any(True for _ in module.parameters(recurse=False)):
+            names.append(name)
+        for own, child in module.named_children():
+            look(child, f"{name}.{own}" if name else own)
+
+    look(model, "")
+    return names
+

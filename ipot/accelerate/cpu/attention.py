@@ -1,0 +1,192 @@
+"""softmax(Q Kᵀ / √e) V on a CPU by compiled kernels, forward and backward, in float32; forward
+with products in bf16 as well.
+
+The scores of a block are held at a time, in registers and the nearest cache. The backward pass
+makes them anew from the logarithm of the sum of the weights. Sums are taken in an order that
+depends on sizes alone, so that results do not depend on the number of threads.
+"""
+# No postponed annotations: torch reads the types of an operator's arguments.
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from ipot.accelerate.cpu.build import call
+from ipot.accelerate.cpu.structures import (
+    Problem,
+    address,
+    dense,
+    differentiable_gradients,
+    rows,
+    threads,
+)
+
+
+def attend(
+    query: Tensor,
+    pairs: Tensor,
+    value: Tensor | None,
+    heads: int,
+    mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Queries (Bq, M, H e), keys and behind them values (B, N, H (e + f)) to (B, M, H f), and the
+    logarithm of the sum of the weights (B, H, M).
+
+    Where there is a `value`, `pairs` are keys alone. A query with a leading 1 serves the whole
+    batch. Without a real key the answer is 0, its logarithm minus infinity.
+    """
+    tensors = (query, pairs) if value is None else (query, pairs, value)
+    trained = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    way = _attend if trained or torch.compiler.is_compiling() else _forward
+    return way(query, pairs, value, mask, heads)
+
+
+def attend_rounded(
+    query: Tensor,
+    pairs: Tensor,
+    value: Tensor | None,
+    heads: int,
+    mask: Tensor | None = None,
+    *,
+    logs: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The same with queries, keys and values rounded to bf16, where nothing is differentiated.
+
+    Values of a few channels are not rounded, and what comes out is float32. Numbers that are large
+    beyond measure, or none, are left to the exact kernels. Without `logs` there are none.
+    """
+    query, pairs = query.float(), pairs.float()
+    value = None if value is None else value.float()
+    problem, held = _problem(query, pairs, value, mask, heads)
+    out, lse = _places(problem, pairs)
+    lse = lse if logs else lse.new_empty(0)
+    done = ctypes.c_int()
+    given = address(out), address(lse) if logs else None, ctypes.byref(done)
+    call("ipot_half_attend", ctypes.byref(problem), *given)
+    del held
+    return (out, lse) if done else _forward(query, pairs, value, mask, heads)
+
+
+def gradients(
+    gradient: Tensor,
+    query: Tensor,
+    pairs: Tensor,
+    mask: Tensor | None,
+    out: Tensor,
+    lse: Tensor,
+    heads: int,
+) -> tuple[Tensor, Tensor]:
+    """The gradients of queries and of some of the pairs, where `out` and `lse` are those of all."""
+    return _backward(gradient, query, pairs, None, mask, out, lse, heads)[:2]
+
+
+def _forward(
+    query: Tensor, pairs: Tensor, value: Tensor | None, mask: Tensor | None, heads: int
+) -> tuple[Tensor, Tensor]:
+    problem, held = _problem(query, pairs, value, mask, heads)
+    out, lse = _places(problem, pairs)
+    call("ipot_attend", ctypes.byref(problem), address(out), address(lse))
+    del held
+    return out, lse
+
+
+def _places(problem: Problem, like: Tensor) -> tuple[Tensor, Tensor]:
+    out = like.new_empty(problem.samples, problem.queries, problem.heads * problem.value_width)
+    return out, like.new_empty(problem.samples, problem.heads, problem.queries)
+
+
+def _backward(
+    gradient: Tensor,
+    query: Tensor,
+    pairs: Tensor,
+    value: Tensor | None,
+    mask: Tensor | None,
+    out: Tensor,
+    lse: Tensor,
+    heads: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of queries, of pairs and of values (empty where those are in the pairs)."""
+    problem, held = _problem(query, pairs, value, mask, heads)
+    held += [gradient.contiguous(), out.contiguous(), lse.contiguous()]
+    d_query = query.new_empty(query.shape)
+    d_pairs = pairs.new_empty(pairs.shape)
+    d_value = pairs.new_empty(0 if value is None else value.shape)
+    d_parts = _apart(d_pairs, None if value is None else d_value, query.shape[-1])
+    places = [ctypes.byref(rows(part)) for part in d_parts]
+    given = [address(t) for t in (*held[-3:], d_query)]
+    call("ipot_attend_backward", ctypes.byref(problem), *given, *places)
+    del held
+    return d_query, d_pairs, d_value
+
+
+def _problem(
+    query: Tensor, pairs: Tensor, value: Tensor | None, mask: Tensor | None, heads: int
+) -> tuple[Problem, list[Tensor]]:
+    """What the library reads, and the tensors that must live as long."""
+    inner = query.shape[-1]
+    query, key, value = held = [dense(query), *map(dense, _apart(pairs, value, inner))]
+    real = None
+    if mask is not None:
+        held.append(mask.contiguous().view(torch.uint8))
+        real = held[-1].data_ptr()
+    sizes = (len(key), len(query), heads, query.shape[1], key.shape[1])
+    widths = (inner // heads, value.shape[-1] // heads)
+    parts = [rows(t) for t in (query, key, value)]
+    work = len(key) * query.shape[1] * key.shape[1] * (inner + value.shape[-1])
+    return Problem(*parts, real, *sizes, *widths, widths[0] ** -0.5, threads(work)), held
+
+
+def _apart(pairs: Tensor, value: Tensor | None, inner: int) -> tuple[Tensor, Tensor]:
+    return (pairs[..., :inner], pairs[..., inner:]) if value is None else (pairs, value)
+
+
+def _formula(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, heads: int) -> Tensor:
+    """The same by torch's operators, for derivatives of derivatives."""
+    query, key, value = (t.unflatten(-1, (heads, -1)).transpose(1, 2) for t in (query, key, value))
+    scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None, None], float("-inf"))
+    return (scores.softmax(-1) @ value).transpose(1, 2).flatten(2)
+
+
+_attend = torch.library.custom_op("ipot::attend_native", _forward, mutates_args=())
+_differentiated = torch.library.custom_op(
+    "ipot::attend_native_backward", _backward, mutates_args=()
+)
+
+
+@_attend.register_fake
+def _(query, pairs, value, mask, heads):
+    inner = query.shape[-1]
+    width = pairs.shape[-1] - inner if value is None else value.shape[-1]
+    out = pairs.new_empty(pairs.shape[0], query.shape[1], width)
+    return out, pairs.new_empty(pairs.shape[0], heads, query.shape[1])
+
+
+@_differentiated.register_fake
+def _(gradient, query, pairs, value, mask, out, lse, heads):
+    rest = pairs.new_empty(0 if value is None else value.shape)
+    return query.new_empty(query.shape), pairs.new_empty(pairs.shape), rest
+
+
+def _keep(ctx, inputs, output) -> None:
+    query, pairs, value, mask, heads = inputs
+    ctx.save_for_backward(query, pairs, value, mask, *output)
+    ctx.heads = heads
+    ctx.mark_non_differentiable(output[1])
+
+
+def _differentiate(ctx, gradient, _):
+    query, pairs, value, mask, out, lse = ctx.saved_tensors
+    if torch.is_grad_enabled():  # somebody wants derivatives of these as well
+
+        def formula(query: Tensor, pairs: Tensor, value: Tensor | None) -> Tensor:
+            return _formula(query, *_apart(pairs, value, query.shape[-1]), mask, ctx.heads)
+
+        return *differentiable_gradients(formula, (query, pairs, value), gradient), None, None
+    dq, dp, dv = _differentiated(gradient, query, pairs, value, mask, out, lse, ctx.heads)
+    return dq, dp, None if value is None else dv, None, None
+
+
+_attend.register_autograd(_differentiate, setup_context=_keep)

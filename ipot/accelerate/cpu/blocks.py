@@ -1,0 +1,121 @@
+"""Attention blocks with C++ kernels, where nothing is differentiated.
+
+`ipot.accelerate.cpu.block` takes layers inputs by outputs, with a norm's own weights in the layer behind
+it. These are made at every call, which takes a hundredth of it. What was kept could be of weights
+that have changed since: torch's fused optimisers leave no sign. Where autocast asks for bf16,
+`ipot.accelerate.cpu.halves` does the same with products in it, and takes layers as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ipot.accelerate.cpu import block as rows
+from ipot.accelerate.cpu import halves
+from ipot.accelerate.cpu.block import Weights
+from ipot.accelerate.attention import attend
+from ipot.accelerate.cpu.reach import readable, rounds
+from ipot.accelerate.target import Target
+from ipot.accelerate.twins import are_plain_layers, hooked
+from ipot.nn.attention import GatedFeedForward
+
+
+class Behind(NamedTuple):
+    """The layers behind a block's attention."""
+
+    project: Weights
+    opened: Weights
+    closed: Weights
+
+
+def finishes(block: Any) -> bool:
+    """True if kernels can do what a block does behind its attention."""
+    part, last = block.attend, block.feed_forward
+    if not (block.residual and isinstance(last, GatedFeedForward)):
+        return False
+    layers = (part.to_out, last.norm, last.into, last.out)
+    if not are_plain_layers(*layers) or hooked(part, last) or not _float32(*layers):
+        return False
+    return rows.fits(part.to_out.out_features, last.out.in_features)
+
+
+def applies(block: Any) -> bool:
+    """True if kernels can do the whole of a block whose rows attend to each other."""
+    part = block.attend
+    layers = (part.norm, part.to_query, part.to_key_value)
+    if part.norm_context is not None or not are_plain_layers(*layers) or not _float32(*layers):
+        return False
+    return rows.fits(part.to_query.out_features) and finishes(block)
+
+
+def apply(target: Target, block: Any, state: Tensor, mask: Tensor | None) -> Tensor:
+    """A block of self-attention on (B, Z, d)."""
+    part = block.attend
+    if rounds(state):
+        layers = tuple(_layer(m, part.norm) for m in (part.to_query, part.to_key_value))
+        triples = halves.norm_project(state, layers, part.norm.eps)
+    else:
+        weights = _before(part.norm, part.to_query, part.to_key_value)
+        triples = rows.norm_project(state, weights, part.norm.eps)
+    query, pairs = triples.split([part.to_query.out_features, part.to_key_value.out_features], -1)
+    return finish(block, state, attend(target, query, pairs, part.heads, mask))
+
+
+def finish(block: Any, y: Tensor, attended: Tensor) -> Tensor:
+    """What a block does behind its attention, (B, M, i), to the rows (B or 1, M, d) it adds to."""
+    part, last = block.attend, block.feed_forward
+    if rounds(y, attended):
+        layers = _layer(part.to_out), _layer(last.into, last.norm), _layer(last.out)
+        return halves.finish(y, attended.float(), *layers, last.norm.eps)
+    behind = _behind(part.to_out, last.norm, last.into, last.out)
+    return rows.finish(y, attended, *behind, last.norm.eps)
+
+
+def projects_rounded(x: Tensor, norm: nn.LayerNorm, linear: nn.Linear) -> bool:
+    """True if kernels can do linear(norm(x)) with products in bf16, and are to."""
+    if torch.is_grad_enabled() or not rounds(x):
+        return False
+    return readable(x, *_weights(norm, linear)) and rows.fits(len(linear.weight))
+
+
+def project_rounded(x: Tensor, norm: nn.LayerNorm, linear: nn.Linear) -> Tensor:
+    """linear(norm(x)), of float32 and in it but for the products."""
+    return halves.norm_project(x, (_layer(linear, norm),), norm.eps)
+
+
+def _layer(linear: nn.Linear, norm: nn.LayerNorm | None = None) -> halves.Layer:
+    own = (None, None) if norm is None else (norm.weight, norm.bias)
+    return halves.Layer(linear.weight, linear.bias, *own)
+
+
+def _float32(*layers: nn.Module) -> bool:
+    return all(w.dtype == torch.float32 for w in _weights(*layers))
+
+
+def _weights(*layers: nn.Module) -> list[Tensor]:
+    return [w for layer in layers for w in layer._parameters.values() if w is not None]
+
+
+def _before(norm: nn.LayerNorm, query: nn.Linear, pairs: nn.Linear) -> Weights:
+    weight = torch.cat([query.weight, pairs.weight])
+    bias = None if query.bias is None else torch.cat([query.bias, pairs.bias])
+    return _folded(norm, weight, bias)
+
+
+def _behind(project: nn.Linear, norm: nn.LayerNorm, into: nn.Linear, out: nn.Linear) -> Behind:
+    return Behind(_turned(project), _folded(norm, into.weight, into.bias), _turned(out))
+
+
+def _folded(norm: nn.LayerNorm, weight: Tensor, bias: Tensor | None) -> Weights:
+    """A layer with the weights of the norm before it in its own."""
+    offset = weight @ norm.bias
+    offset = offset if bias is None else offset + bias
+    return Weights((weight * norm.weight).T.contiguous(), offset.contiguous())
+
+
+def _turned(linear: nn.Linear) -> Weights:
+    bias = None if linear.bias is None else linear.bias.contiguous()
+    return Weights(linear.weight.T.contiguous(), bias)

@@ -1,0 +1,161 @@
+"""Whole models: states decoded together or in pieces, inputs encoded in chunks, parts to compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ipot.accelerate.chunks import Streamed, rows_by_kernel, streams
+from ipot.accelerate.layers import QuickInducingPoints, QuickQueryDecoder
+from ipot.models._wrappers import Inward, Outward, Wrapper
+from ipot.models.base import Latent, LatentOperator, Operator, without_queries
+from ipot.nn.latent import PointTokens, Processor, QueryDecoder
+from ipot.samples import Batch
+
+ROWS_AT_ONCE = 1 << 20
+"""In training, a decode of more rows than this (B times T times M) is cut into pieces that are
+recomputed in the backward pass: a rollout then holds one piece's activations, not all of them."""
+LEAN = 32
+"""How many times as many where a row leaves only its few outputs behind."""
+
+DECODED_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 18}
+"""Rows of a chunk of queries without kernels of ours: on a CPU what stays in its caches."""
+
+
+class DecodesTogether(LatentOperator):
+    """A latent operator that decodes all states of a rollout in one batch, or in a few pieces with
+    recomputation where that is too large. It is mixed into the class of a model."""
+
+    def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
+        """The fields at several states; `queries` has a T axis behind B where the mesh moves."""
+        if queries.ndim == 4:
+            return super().decode_all(states, queries)
+        size, rows = states[0].state.shape[0], queries.shape[-2]
+        most = ROWS_AT_ONCE * (LEAN if self._lean() else 1)
+        group = max(1, most // max(1, size * rows))
+        recompute = torch.is_grad_enabled() and len(states) > group
+        pieces = []
+        for start in range(0, len(states), group):
+            piece = states[start : start + group]
+            if recompute:
+                out = checkpoint(self._decode_group, piece, queries, use_reentrant=False)
+            else:
+                out = self._decode_group(piece, queries)
+            pieces.append(out)
+        return torch.cat(pieces, dim=1) if len(pieces) > 1 else pieces[0]
+
+    def _lean(self) -> bool:
+        return any(getattr(child, "lean", False) for child in self.children())
+
+    def _decode_group(self, group: list[Latent], queries: Tensor) -> Tensor:
+        if len(group) == 1:
+            return self.decode(group[0], queries).unsqueeze(1)
+        states = torch.stack([s.state for s in group])
+        return self._decode_stacked(states, group[0].mask, queries)
+
+    def _decode_stacked(
+        self,
+        states: Float[Tensor, "T B Z d"],
+        mask: Bool[Tensor, "B Z"] | None,
+        queries: Float[Tensor, "B1 M E"],
+    ) -> Float[Tensor, "B T M K"]:
+        """Several states in one batch."""
+        count, size = states.shape[:2]
+        if mask is not None:
+            mask = mask.repeat(count, 1)
+        if queries.shape[0] != 1:
+            queries = queries.repeat(count, 1, 1)
+        out = self.decode(Latent(states.flatten(0, 1), mask), queries)
+        return out.unflatten(0, (count, size)).transpose(0, 1)
+
+
+def decoding_together(kind: type[nn.Module]) -> type[nn.Module] | None:
+    """The class of a latent operator with `DecodesTogether` before it, None for any other."""
+    if not issubclass(kind, LatentOperator) or issubclass(kind, Wrapper):
+        return None
+    if kind.decode_all is not LatentOperator.decode_all:  # it has a way of its own
+        return None
+    if kind not in _made:
+        facts = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+        _made[kind] = type(kind.__name__, (DecodesTogether, kind), facts)
+    return _made[kind]
+
+
+_made: dict[type[nn.Module], type[nn.Module]] = {}
+
+
+def encode(
+    model: LatentOperator,
+    batch: Batch,
+    prepare: Callable[[Batch], Batch] = lambda batch: batch,
+    at_once: int | None = None,
+) -> Latent:
+    """The state of a batch that `prepare` turns into what the model takes: brings it to its device,
+    say. An encoder that can take inputs in chunks is given a chunk of the points at a time, of
+    about `at_once` samples times points; any other one is given all of them.
+    """
+    if isinstance(model, Wrapper):
+        return encode(model.inner, batch, lambda chunk: model.seen(prepare(chunk)), at_once)
+    device = next((p.device for p in model.parameters()), batch.values.device)
+    count = batch.size * batch.values.shape[1]
+    many = streams(count, device) if at_once is None else count > at_once
+    takes_chunks = any(isinstance(child, QuickInducingPoints) for child in model.children())
+    if not takes_chunks or (batch.values.device == device and not many):
+        return model.encode(prepare(batch))
+    return model.encode(_streamed(batch, prepare, at_once))
+
+
+def _streamed(batch: Batch, prepare: Callable[[Batch], Batch], at_once: int | None) -> Any:
+    """A batch whose points, values and mask are made when an encoder asks for them."""
+    bare = without_queries(batch)
+
+    def prepared(points: Tensor, values: Tensor, mask: Tensor | None) -> Any:
+        chunk = prepare(replace(bare, points=points, values=values, point_mask=mask))
+        return chunk.points, chunk.values, chunk.parameters, chunk.point_mask
+
+    rows = (batch.points, batch.values, batch.point_mask)
+    inputs = Streamed(rows, batch.parameters, prepared, at_once)
+    facts: dict[str, Any] = {f.name: getattr(bare, f.name) for f in fields(bare)}
+    # Not a checked batch: what stands for its tensors has no sizes to check.
+    stand_in: Any = object.__new__(Batch)
+    for name, value in (facts | {"points": inputs, "values": inputs, "point_mask": None}).items():
+        object.__setattr__(stand_in, name, value)
+    return stand_in
+
+
+def decoded_at_once(model: nn.Module, count: int) -> int:
+    """Rows of queries (samples times queries) to decode at once, of so many in all."""
+    for module in model.modules():
+        if isinstance(module, QuickQueryDecoder) and module.target.triton:
+            return rows_by_kernel(count)
+    device = next((p.device.type for p in model.parameters()), "cpu")
+    return DECODED_AT_ONCE.get(device, DECODED_AT_ONCE["cuda"])
+
+
+def regions(model: Operator) -> Iterator[nn.Module]:
+    """The parts worth compiling one by one: the layers between points and latent state, where a
+    rollout repeats the processor, compiled once; for other models what they say themselves."""
+    found = list(_latent_layers(model))
+    yield from found or model.regions()
+
+
+def _latent_layers(model: nn.Module) -> Iterator[nn.Module]:
+    for module in model.modules():
+        if isinstance(module, PointTokens | QueryDecoder):
+            yield module
+        elif isinstance(module, Processor):
+            # As a whole where it is tied, so that gradients add up within; else its blocks, which
+            # share what is compiled for the first of them.
+            yield from [module] if module.repeats > 1 else module
+
+
+def passes(model: nn.Module) -> Iterator[nn.Module]:
+    """What stands around those parts and is small: into the scales of the data, and out of them.
+    It is worth compiling on a GPU, where launches cost as much as what they do."""
+    return (m for m in model.modules() if isinstance(m, Inward | Outward))

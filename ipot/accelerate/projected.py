@@ -1,0 +1,152 @@
+"""Projections straight from coordinates, where nothing is to be differentiated.
+
+`ipot.accelerate.cuda.project`, and on a CPU `ipot.accelerate.cpu.project`, compute position features, LayerNorm and
+projection in one pass and store none of what lies between. What the former reads is prepared from
+the weights once, and again when they have changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from ipot.accelerate.cpu import halves, project
+from ipot.accelerate.cpu.reach import available, readable, rounds, served
+from ipot.accelerate.shared_mesh import Laid
+from ipot.accelerate.target import Target
+from ipot.accelerate.twins import hooked
+
+
+class Ready(NamedTuple):
+    """A context whose keys and values are there already."""
+
+    pairs: Tensor
+
+
+class Projected(NamedTuple):
+    """Queries behind their norm and projection, and before it where they are added to later."""
+
+    projected: Tensor
+    tokens: Tensor | None
+
+
+def project_points(
+    target: Target,
+    position: Any,
+    lift: Any,
+    norm: Any,
+    linear: nn.Linear,
+    points: Tensor,
+    values: Tensor | None = None,
+    *,
+    keep: bool = False,
+) -> Projected | None:
+    """linear(norm(tokens of the points)), with the tokens if they are to be kept.
+
+    Tokens are the position features and values, or what `lift` makes of them. None where there is
+    no kernel for it: then the layers do the same one by one.
+    """
+    if torch.is_grad_enabled() or points.dtype != torch.float32:
+        return None
+    if points.device.type == "cpu":  # there Triton's are for tests of their own
+        if not target.cpp:
+            return None
+        return _natively(position, lift, norm, linear, points, values)
+    if not target.triton:
+        return None
+    from ipot.accelerate.cuda import project as kernel
+
+    channels = 0 if values is None else values.shape[-1]
+    if not kernel.supports(position, values=channels, out=linear.out_features, lift=lift):
+        return None
+    if lift is None:
+        prepared = _prepared(kernel.prepare, position, norm, linear)
+        return Projected(kernel.project_tokens(points, values, prepared), None)
+    prepared = _prepared(kernel.prepare_lift, position, lift, norm, linear)
+    projected, tokens = kernel.lift_tokens(points, values, prepared, keep=keep)
+    assert projected is not None
+    return Projected(projected, tokens)
+
+
+def project_mesh(
+    target: Target,
+    position: Any,
+    lift: Any,
+    norm: Any,
+    linear: nn.Linear,
+    points: Tensor,
+    values: Tensor,
+) -> Laid | None:
+    """The part of a projection that is a shared mesh's own, where a kernel goes on from there."""
+    if not target.cpp or torch.is_grad_enabled() or len(points) != 1 or len(values) == 1:
+        return None
+    if lift is not None or not _native(position, linear, norm, points, values):
+        return None
+    if rounds(points):
+        layer = halves.Layer(linear.weight[:, : position.width], None, norm.weight)
+        products, sums = halves.products(points, waves(position), layer)
+    else:
+        weight = (linear.weight * norm.weight)[:, : position.width]
+        products, sums = project.products(points, waves(position), weight)
+    return Laid(products, sums, values)
+
+
+def _natively(
+    position: Any, lift: Any, norm: Any, linear: nn.Linear, points: Tensor, values: Tensor | None
+) -> Projected | None:
+    """`project_points` on a CPU; lifted tokens, and a mesh of several samples, go other ways."""
+    own = values is None or len(values) == len(points)
+    if lift is not None or not own or not _native(position, linear, norm, points, values):
+        return None
+    if rounds(points):
+        layer = halves.Layer(linear.weight, linear.bias, norm.weight, norm.bias)
+        found = halves.project(points, values, waves(position), layer, norm.eps)
+        return Projected(found, None)
+    offset = linear.weight @ norm.bias
+    if linear.bias is not None:
+        offset = offset + linear.bias
+    weight = linear.weight * norm.weight
+    found = project.project(points, values, waves(position), weight, offset, norm.eps)
+    return Projected(found, None)
+
+
+def _native(position: Any, linear: Any, norm: Any, points: Tensor, values: Tensor | None) -> bool:
+    """True if there are kernels for these on a CPU."""
+    if torch.compiler.is_compiling():
+        return False
+    narrow = values is None or values.shape[-1] < position.width
+    given = [*norm.parameters(), *linear.parameters(), *([] if values is None else [values])]
+    return narrow and not hooked(position) and served(*given) and has_kernel(position, points)
+
+
+def has_kernel(position: Any, points: Tensor) -> bool:
+    """True if there are C++ kernels for the position features of points like these."""
+    small = len(position.centre) <= project.MOST_DIMENSIONS
+    return small and readable(points, position.centre) and available()
+
+
+def waves(position: Any) -> project.Waves:
+    """What the C++ kernels make position features with."""
+    return project.Waves(position.centre, position.radius, position.matrix, position.raw)
+
+
+_kept: WeakKeyDictionary[nn.Module, tuple[Any, Any, list[Tensor]]] = WeakKeyDictionary()
+
+
+def _prepared(make: Any, *modules: nn.Module) -> Any:
+    """What a kernel reads, made once for as long as no weight changes."""
+    linear = modules[-1]
+    own = [t for m in modules for t in (*m.parameters(), *m.buffers())]
+    if any(t.is_inference() for t in own):  # these do not tell when they change
+        return make(*modules, dtype=torch.bfloat16)
+    state = tuple((t.data_ptr(), t._version) for t in own)
+    found = _kept.get(linear)
+    if found is None or found[0] != state:
+        with torch.no_grad():
+            # With the weights themselves: their places are not given to others, of any version.
+            made = make(*modules, dtype=torch.bfloat16)
+            found = _kept[linear] = state, made, [t.detach() for t in own]
+    return found[1]

@@ -1,0 +1,135 @@
+"""Questions of one size, asked again and again: on a GPU they are captured once and replayed.
+
+A small question keeps a GPU busy for a fraction of a millisecond and the host for several, which
+launch its kernels one by one. A captured question costs one launch. It is worth it only for a size
+that comes back, with weights that stay as they are, so this waits until both were seen.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from ipot.samples import Batch
+
+PATIENCE = 8
+"""Equal questions in a row before the next is captured."""
+MOST = 1 << 25
+"""Rows of points and queries, beyond which a copy of them is too much to keep."""
+
+Answer = Callable[[Batch], Tensor]
+
+
+@dataclass
+class _Seen:
+    """What was asked last, how often, and its graph: what it reads, what it leaves, its replay."""
+
+    key: Any
+    count: int = 1
+    graph: tuple[dict[str, Tensor], Tensor, Callable[[], None]] | None = None
+    failed: bool = False
+
+
+_lock = threading.Lock()
+_seen: WeakKeyDictionary[nn.Module, _Seen] = WeakKeyDictionary()
+
+
+def replayed(model: nn.Module, batch: Batch, answer: Answer) -> Tensor | None:
+    """The answer from a graph, where there is one by now; None leaves it to the caller.
+
+    `answer` is what is captured. The batch must lie where the model does.
+    """
+    # One at a time: a graph has one place for its inputs. Whoever comes meanwhile does without.
+    if not _worth_it(batch) or not _lock.acquire(blocking=False):
+        return None
+    try:
+        return _replayed(model, batch, answer)
+    finally:
+        _lock.release()
+
+
+def _replayed(model: nn.Module, batch: Batch, answer: Answer) -> Tensor | None:
+    key = _key(model, batch)
+    if key is None:
+        return None
+    seen = _seen.get(model)
+    if seen is None or seen.key != key:
+        _seen[model] = _Seen(key)
+        return None
+    seen.count += 1
+    if seen.graph is None:
+        if seen.failed or seen.count <= PATIENCE:
+            return None
+        try:
+            seen.graph = capture(batch, answer)
+        except RuntimeError as error:  # it goes on as before
+            seen.failed = True
+            torch.cuda.synchronize()
+            warnings.warn(f"not captured, only slower for it: {error}", stacklevel=2)
+            return None
+    inputs, out, replay = seen.graph
+    for name, tensor in _tensors(batch).items():
+        inputs[name].copy_(tensor)
+    replay()
+    return out.clone()
+
+
+def forget(model: nn.Module) -> None:
+    """Let go of what is kept for a model."""
+    _seen.pop(model, None)
+
+
+def capture(batch: Batch, answer: Answer) -> tuple[dict[str, Tensor], Tensor, Callable[[], None]]:
+    """Warm up on a copy of the batch, and capture the answer to it."""
+    tensors = _tensors(batch)
+    # Each once: points that are the queries too are still so.
+    copies = {id(tensor): tensor.clone() for tensor in tensors.values()}
+    inputs: dict[str, Any] = {name: copies[id(tensor)] for name, tensor in tensors.items()}
+    still = replace(batch, targets=None, weights=None, **inputs)
+    with torch.cuda.device(batch.values.device):  # streams and graphs belong to the current one
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            answer(still)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = answer(still)
+    return inputs, out, graph.replay
+
+
+def _worth_it(batch: Batch) -> bool:
+    if batch.values.device.type != "cuda" or batch.edges is not None:
+        return False
+    if torch.cuda.is_current_stream_capturing() or torch.compiler.is_compiling():
+        return False
+    asked = batch.size * batch.queries.shape[-2] * len(batch.times)
+    return batch.size * batch.values.shape[1] <= MOST and asked <= MOST
+
+
+def _tensors(batch: Batch) -> dict[str, Tensor]:
+    """What an answer depends on."""
+    names = {f.name for f in fields(batch)} - {"targets", "weights"}
+    found = {name: getattr(batch, name) for name in sorted(names)}
+    return {name: t for name, t in found.items() if isinstance(t, Tensor)}
+
+
+def _key(model: nn.Module, batch: Batch) -> Any:
+    """Sizes and settings of a question, and the weights as they are; None where they do not tell
+    when they change."""
+    own = [*model.parameters(), *model.buffers()]
+    if any(t.is_inference() for t in own):
+        return None
+    shapes = tuple((n, t.shape, t.dtype, t.device) for n, t in _tensors(batch).items())
+    weights = tuple((t.data_ptr(), t._version) for t in own)
+    cast = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda")
+    same = batch.points is batch.queries
+    ways = cast, torch.get_float32_matmul_precision(), same, model.training
+    return shapes, weights, batch.times, batch.grid, batch.query_grid, ways
