@@ -13,8 +13,8 @@ from typing import Any
 
 from campaign.attack import Lost
 from campaign.attacks._victim import finish
-from ipot.errors import RunError
 from ipot.accelerate.cpu import build
+from ipot.errors import RunError
 
 STUB = """#!/bin/sh
 # Stands for a compiler: `-c` makes an object, anything else links, and --version is all it says.

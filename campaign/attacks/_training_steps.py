@@ -106,8 +106,9 @@ def _gradient(before: tuple, after: tuple) -> Tensor:
 
 def _expected(case: Case, model: Any, batch: Any) -> Yardstick:
     """Loss and clipped gradients by the book, in float64 and in the precision of the step."""
-    from ipot.evaluation.metrics import relative_l2
     from ipot.nn.paths import attention_path
+
+    from ipot.evaluation.metrics import relative_l2
 
     def by_the_book(network: Any, given: Any, cast: bool = False) -> Numbers:
         own = {n: p for n, p in network.named_parameters() if p.requires_grad}

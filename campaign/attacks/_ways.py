@@ -30,8 +30,8 @@ FORCED = ("blocks", "fused", "kernel")
 @contextmanager
 def taken(case: Case, device: torch.device) -> Iterator[None]:
     """Let computation go the way of a case, however few rows there are."""
-    from ipot.models import base, oformer
     from ipot.accelerate.cpu import build
+    from ipot.models import base, oformer
     from ipot.nn import blockwise, chunks, paths
 
     way, rows = case["way"], case["rows"]
@@ -67,8 +67,9 @@ def taken(case: Case, device: torch.device) -> Iterator[None]:
 
 def answer_of(case: Case) -> Callable[..., Tensor]:
     """How a model is asked."""
-    from ipot.evaluation.predict import predict
     from ipot.evaluation.replay import PATIENCE, forget
+
+    from ipot.evaluation.predict import predict
 
     def in_pieces(model, batch) -> Tensor:
         return predict(model, batch, rows=case["rows"]).clone()

@@ -103,8 +103,9 @@ class Accelerated(Attack):
             torch.set_num_threads(threads)
 
     def _answers(self, case: Case, model: Any, samples: list[Any], device: torch.device) -> None:
-        from ipot.errors import IpotError
         from ipot.nn.paths import attention_path
+
+        from ipot.errors import IpotError
 
         def plainly(network: Any, given: Any) -> Any:
             kind = given.values.device.type

@@ -58,12 +58,7 @@ def accelerate(model: M, *, training: bool = False, attention: str = "auto") -> 
     def quicker(module: nn.Module) -> type[nn.Module] | None:
         return QUICKER.get(type(module)) or decoding_together(type(module))
 
-    def prepare(layer: Any) -> None:
-        layer.target = target
-        if hasattr(layer, "start"):
-            layer.start()
-
-    return cast(M, twin(model, quicker, prepare))
+    return cast(M, twin(model, quicker, target))
 
 
 def for_answers(model: M) -> M:
@@ -115,4 +110,3 @@ def unchanged(model: nn.Module) -> list[str]:
 
     look(model, "")
     return names
-

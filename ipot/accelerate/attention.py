@@ -140,5 +140,5 @@ def attend_narrow(
 def _apart(
     target: Target, query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None
 ) -> Tensor:
-    parts = (split_heads(t, heads) for t in (query, key, value))
-    return join_heads(attention(target, *parts, mask))
+    query, key, value = (split_heads(t, heads) for t in (query, key, value))
+    return join_heads(attention(target, query, key, value, mask))

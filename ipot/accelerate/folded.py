@@ -5,8 +5,8 @@ them but for its scale and shift. These fold into the projection behind it:
 
     W (γ x̂ + β) + b = (W γ) x̂ + (W β + b) = W⁺ x̂⁺
 
-with a column of ones beside x̂ in x̂⁺. That is one product forward and, since x̂ needs no gradient, one
-product backward; nothing else goes over the rows.
+with a column of ones beside x̂ in x̂⁺. That is one product forward and, since x̂ needs no gradient,
+one product backward; nothing else goes over the rows.
 
 Queries meet keys only in products, so the keys can absorb the projection of such queries:
 
@@ -104,7 +104,7 @@ def columns(features: int) -> int:
 
 
 def absorbing_weights(part: Any, wide: int) -> tuple[tuple[Tensor, Tensor], Tensor | None]:
-    """The weights and bias that give keys of `wide` channels, which meet x̂⁺ as it is, and values."""
+    """The weights and bias for keys of `wide` channels, which meet x̂⁺ as it is, and values."""
     weight, bias = part.to_key_value.weight, part.to_key_value.bias
     inner = part.to_query.out_features
     # Rounded are the keys and the whole weight that they come by, not what it is made of.

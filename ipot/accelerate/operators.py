@@ -1,4 +1,4 @@
-"""Whole models: states decoded together or in pieces, inputs encoded in chunks, parts to compile."""
+"""Whole models: states decoded together, inputs encoded in chunks, parts to compile."""
 
 from __future__ import annotations
 

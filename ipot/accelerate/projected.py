@@ -1,8 +1,8 @@
 """Projections straight from coordinates, where nothing is to be differentiated.
 
-`ipot.accelerate.cuda.project`, and on a CPU `ipot.accelerate.cpu.project`, compute position features, LayerNorm and
-projection in one pass and store none of what lies between. What the former reads is prepared from
-the weights once, and again when they have changed.
+`accelerate.cuda.project`, and on a CPU `accelerate.cpu.project`, compute position features,
+LayerNorm and projection in one pass and store none of what lies between. What the former reads is
+prepared from the weights once, and again when they have changed.
 """
 
 from __future__ import annotations

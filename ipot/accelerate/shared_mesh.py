@@ -120,11 +120,7 @@ def _sample_by_sample(
 
 def _by_kernel(shared: Tensor, value: Tensor) -> bool:
     """True if there is a kernel for the pass over the samples."""
-    if (
-        shared.dtype != torch.bfloat16
-        or value.requires_grad
-        or not cuda.available(shared.device)
-    ):
+    if shared.dtype != torch.bfloat16 or value.requires_grad or not cuda.available(shared.device):
         return False
     from ipot.accelerate.cuda.pairs import supports
 
@@ -171,7 +167,9 @@ def attend_laid(
     return _attend_laid(query, laid, norm, linear, heads)
 
 
-def _attend_laid(query: Tensor, laid: Laid, norm: nn.LayerNorm, linear: nn.Linear, heads: int) -> Tensor:
+def _attend_laid(
+    query: Tensor, laid: Laid, norm: nn.LayerNorm, linear: nn.Linear, heads: int
+) -> Tensor:
     products, sums, value = laid
     width, inner = linear.in_features, query.shape[-1]
     weight = linear.weight * norm.weight

@@ -39,14 +39,16 @@ def attend_chunks(
     pairs_of: Callable[[Any], Tensor],
     heads: int,
 ) -> Float[Tensor, "B M Hf"]:
-    """As `ipot.accelerate.attention.attend`, over keys and values (B, n, H (e + f)) that `pairs_of` makes of
-    the tokens of each chunk. Its weights must be among those of the chunks.
+    """As `attend`, over keys and values (B, n, H (e + f)) that `pairs_of` makes of the tokens of
+    each chunk. Its weights must be among those of the chunks.
     """
     context = _autocast(query.device.type)
     weights = [w for w in chunks.weights if w.requires_grad]
     rows = [t for t in chunks.rows if t is not None]
     if torch.is_grad_enabled() and any(t.requires_grad for t in (query, *weights, *rows)):
-        return _Attend.apply(target, query, chunks, pairs_of, heads, context, *chunks.rows, *weights)
+        return _Attend.apply(
+            target, query, chunks, pairs_of, heads, context, *chunks.rows, *weights
+        )
     with context():
         return _joined(target, query, chunks, pairs_of, heads)[0].to(query.dtype)
 
@@ -188,7 +190,9 @@ class _Attend(torch.autograd.Function):
             with torch.enable_grad(), context():
                 tokens, mask = chunks.made(part, rows)
                 pairs = pairs_of(tokens)
-            d_part, d_pairs = _exact(gradients, target, gradient, query, pairs, mask, out, lse, heads)
+            d_part, d_pairs = _exact(
+                gradients, target, gradient, query, pairs, mask, out, lse, heads
+            )
             d_query += d_part
             if not pairs.requires_grad:
                 continue

@@ -13,17 +13,28 @@ from typing import Any
 import torch
 from torch import nn
 
+from ipot.accelerate.target import Target
+
+
+class Accelerated:
+    """A layer that knows what it is quick for."""
+
+    target: Target
+
+    def start(self) -> None:
+        """Decide what does not depend on a call. The children are there, quicker ones too."""
+
+
 Quicker = Callable[[nn.Module], type[nn.Module] | None]
 """The class that takes the place of a module's own, None to leave it."""
 
 
-def twin(module: nn.Module, quicker: Quicker, prepare: Callable[[Any], None]) -> nn.Module:
-    """The twin of a module, or the module itself where nothing in it changes. `prepare` is called
-    with every layer of another class, when its children are there."""
+def twin(module: nn.Module, quicker: Quicker, target: Target) -> nn.Module:
+    """The twin of a module for a target, or the module itself where nothing in it changes."""
     if "forward" in vars(module):
         return module
     children = {
-        name: None if child is None else twin(child, quicker, prepare)
+        name: None if child is None else twin(child, quicker, target)
         for name, child in module._modules.items()
     }
     own = quicker(module)
@@ -31,11 +42,12 @@ def twin(module: nn.Module, quicker: Quicker, prepare: Callable[[Any], None]) ->
     if own is None and same:
         return module
     kind = own or type(module)
-    made = kind.__new__(kind)
+    made: Any = kind.__new__(kind)
     vars(made).update(vars(module))
     vars(made)["_modules"] = children
-    if own is not None:
-        prepare(made)
+    if isinstance(made, Accelerated):
+        made.target = target
+        made.start()
     return made
 
 

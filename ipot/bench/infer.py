@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ipot import registry
+from ipot.accelerate import accelerate
 from ipot.bench import plain
 from ipot.bench.clock import free_memory, peak_of, time_calls
 from ipot.bench.counts import Work, inference_work
@@ -21,7 +22,6 @@ from ipot.errors import DataError, IpotError, UnknownName, Unsupported
 from ipot.evaluation import replay
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
-from ipot.nn.paths import attention_path
 from ipot.recipes import systems
 from ipot.recipes.experiment import Experiment, build, experiment
 from ipot.samples import Batch
@@ -220,8 +220,9 @@ def _differences(
     batch = _asked(model, replace(question, points=SOME, queries=None), device)
     call = answer(model, precision, device)
     ours = call(batch).double()
-    with attention_path("fused"):
-        usual = call(batch).double()
+    with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+        fused = accelerate(model, attention="fused")
+    usual = answer(fused, precision, device)(batch).double()
     exact = answer(model, precision, device, plainly=True)(batch).double()
     size = exact.norm()
     return float((ours - exact).norm() / size), float((usual - exact).norm() / size)

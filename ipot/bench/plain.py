@@ -1,8 +1,9 @@
 """The plain version of the same mathematics, as one writes it down first.
 
-float32 without the shorter formats of matrix units, eager, softmax(QK)V in three operations,
-position features and their projections for every sample, every step of a rollout decoded by
-itself, PyTorch's own AdamW. The weights are the same, and so is the answer up to rounding.
+The model as it stands: float32 without the shorter formats of matrix units, eager, softmax(QK)V in
+three operations, every step of a rollout decoded by itself, position features and their projections
+for every sample, PyTorch's own AdamW. What `ipot.accelerate` makes of it has the same weights, and
+gives the same answer up to rounding.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from torch import Tensor, nn
 from ipot.errors import Unsupported
 from ipot.evaluation.metrics import relative_l2
 from ipot.models.base import LatentOperator, Operator
-from ipot.nn.paths import attention_path
 from ipot.samples import Batch
 from ipot.training.draws import Draw, Draws
 from ipot.training.settings import Training
@@ -26,12 +26,11 @@ from ipot.training.settings import Training
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Full float32 in products and attention by its formula, for the time of a block."""
+    """Full float32 in products, for the time of a block."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
-        with attention_path("plain"):
-            yield
+        yield
     finally:
         torch.set_float32_matmul_precision(before)
 
@@ -46,19 +45,10 @@ def expanded(batch: Batch) -> Batch:
 
 
 def forward(model: Operator, batch: Batch) -> Float[Tensor, "B T M K"]:
-    """The model's answer: encode, then step by step, each decoded on its own."""
+    """The model's answer, with points and queries of every sample's own."""
     if not isinstance(model, LatentOperator):
         raise Unsupported(f"{model.name} has no plain version: it does not step in latent space")
-    batch = expanded(batch)
-    wanted, frames = model.steps(batch.times), []
-    latent = model.encode(batch)
-    for step in range(1, wanted[-1] + 1):
-        latent = model.step(latent)
-        if step == wanted[len(frames)]:
-            moving = batch.queries.ndim == 4
-            queries = batch.queries[:, len(frames)] if moving else batch.queries
-            frames.append(model.decode(latent, queries))
-    return torch.stack(frames, 1)
+    return model(expanded(batch))
 
 
 class PlainStep:

@@ -12,6 +12,7 @@ points. Lee and Oh, "Inducing Point Operator Transformer", AAAI 2024. The layers
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -67,7 +68,7 @@ class IPOT(LatentOperator):
         if config.local:
             start_local(self, spec)
 
-    def make_encoder(self, config: Config, spec: Spec) -> nn.Module:
+    def make_encoder(self, config: Any, spec: Spec) -> nn.Module:
         """What takes the inputs to a latent state."""
         return InducingPoints(
             config.latents,
@@ -84,9 +85,7 @@ class IPOT(LatentOperator):
 
     def encode(self, batch: Batch) -> Latent:
         """Z₀: a row for each inducing point."""
-        return Latent(
-            self.encoder(batch.points, batch.values, batch.parameters, batch.point_mask)
-        )
+        return Latent(self.encoder(batch.points, batch.values, batch.parameters, batch.point_mask))
 
     def step(self, latent: Latent) -> Latent:
         """Z_{t+1}: one pass through the processor advances the state by one `dt`."""

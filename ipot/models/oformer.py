@@ -34,6 +34,9 @@ from ipot.nn.points import UnitBox, with_parameters
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
 
+ROWS_AT_ONCE = 1 << 20
+"""Rows of a rollout (B times M times steps) beyond which training keeps only its states."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:

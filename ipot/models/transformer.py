@@ -9,6 +9,7 @@ stand-in for the transformer of Vaswani et al., "Attention is all you need", 201
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -60,15 +61,13 @@ class EveryInput(PointTokens):
 class Transformer(IPOT):
     """Any points in, any queries out; the state holds every input."""
 
-    def make_encoder(self, config: Config, spec: Spec) -> nn.Module:
+    def make_encoder(self, config: Any, spec: Spec) -> nn.Module:
         """Inputs attend to inputs."""
         return EveryInput(config, spec)
 
     def encode(self, batch: Batch) -> Latent:
         """Z₀: a row for each input."""
-        return Latent(
-            *self.encoder(batch.points, batch.values, batch.parameters, batch.point_mask)
-        )
+        return Latent(*self.encoder(batch.points, batch.values, batch.parameters, batch.point_mask))
 
 
 MODEL = Transformer

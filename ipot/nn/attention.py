@@ -72,8 +72,8 @@ class MultiHead(nn.Module):
         y = self.norm(query)
         x = y if self.norm_context is None else self.norm_context(context)
         key, value = self.to_key_value(x).chunk(2, -1)
-        parts = (split_heads(t, self.heads) for t in (self.to_query(y), key, value))
-        return self.to_out(join_heads(attention(*parts, mask)))
+        q, k, v = (split_heads(t, self.heads) for t in (self.to_query(y), key, value))
+        return self.to_out(join_heads(attention(q, k, v, mask)))
 
 
 class GatedFeedForward(nn.Module):

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ipot.accelerate import for_answers
 from ipot.models.base import Latent, LatentOperator, Operator
 from ipot.own.answered import pieces
 from ipot.own.asked import Known, times_of
@@ -124,4 +125,5 @@ class Remembered(LatentOperator):
 @torch.inference_mode()
 def _encoded(model: LatentOperator, samples: list[Sample]) -> Remembered:
     batch = collate(samples).to(next(model.parameters()).device)
-    return Remembered(model, model.encode(batch)).eval()
+    quick = for_answers(model)
+    return Remembered(quick, quick.encode(batch)).eval()

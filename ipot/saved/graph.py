@@ -6,7 +6,6 @@ sizes and devices, which a graph must not.
 
 from __future__ import annotations
 
-
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram

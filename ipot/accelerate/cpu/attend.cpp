@@ -4,7 +4,7 @@
 // vectors, and of all matrices only queries (and the gradients of answers) are rearranged, once.
 // All in powers of two: queries are multiplied by log2(e) as well as by their scale.
 //
-// `ipot.accelerate.cpu.attention` calls these; `ipot.nn.paths.plain_attention` is the formula.
+// `ipot.accelerate.cpu.attention` calls these; `ipot.nn.attention.attention` is the formula.
 #include "calls.h"
 
 using namespace rows;

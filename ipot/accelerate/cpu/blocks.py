@@ -1,9 +1,9 @@
 """Attention blocks with C++ kernels, where nothing is differentiated.
 
-`ipot.accelerate.cpu.block` takes layers inputs by outputs, with a norm's own weights in the layer behind
-it. These are made at every call, which takes a hundredth of it. What was kept could be of weights
-that have changed since: torch's fused optimisers leave no sign. Where autocast asks for bf16,
-`ipot.accelerate.cpu.halves` does the same with products in it, and takes layers as they are.
+`ipot.accelerate.cpu.block` takes layers inputs by outputs, with a norm's own weights in the layer
+behind it. These are made at every call, which takes a hundredth of it. What was kept could be of
+weights that have changed since: torch's fused optimisers leave no sign. Where autocast asks for
+bf16, `ipot.accelerate.cpu.halves` does the same with products in it, and takes layers as they are.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ipot.accelerate.attention import attend
 from ipot.accelerate.cpu import block as rows
 from ipot.accelerate.cpu import halves
 from ipot.accelerate.cpu.block import Weights
-from ipot.accelerate.attention import attend
 from ipot.accelerate.cpu.reach import readable, rounds
 from ipot.accelerate.target import Target
 from ipot.accelerate.twins import are_plain_layers, hooked

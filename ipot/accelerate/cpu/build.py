@@ -5,9 +5,9 @@ it is made for that one alone. Nothing here raises: where there is no library, `
 and the plain ways do the same.
 
 A library is code that this process will run. It is kept where nobody else can write and loaded
-only as `ipot.accelerate.cpu.kept` allows. What decides which compiler runs is the environment: CXX and
-PATH name it, and what GCC or Clang read besides (CPATH, LIBRARY_PATH, COMPILER_PATH and the like)
-reaches it as it is. Whoever sets them runs code as this user, as with LD_PRELOAD.
+only as `ipot.accelerate.cpu.kept` allows. What decides which compiler runs is the environment: CXX
+and PATH name it, and what GCC or Clang read besides (CPATH, LIBRARY_PATH, COMPILER_PATH and the
+like) reaches it as it is. Whoever sets them runs code as this user, as with LD_PRELOAD.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from ipot import lock
-from ipot.errors import Busy, IpotError
 from ipot.accelerate.cpu import kept
+from ipot.errors import Busy, IpotError
 
 HERE = Path(__file__).parent
 SOURCES = (

@@ -1,6 +1,6 @@
 // Attention of few queries over a mesh that all samples share, on a CPU with products in bf16,
 // forward, from the values of samples to their answers. `mesh.cpp` has the heart of it in float32,
-// and `ipot.nn.mesh` what is around that.
+// and `ipot.accelerate.shared_mesh` what is around that.
 //
 // Of a key or a value, (x + sum over j of t_j w_j) r, the part x is the mesh's own. Weights come
 // times the factors r of their keys, which are added to scores as logarithms: so they are what x is

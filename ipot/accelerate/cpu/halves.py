@@ -15,7 +15,16 @@ from torch import Tensor
 
 from ipot.accelerate.cpu.build import call
 from ipot.accelerate.cpu.project import Waves, given_features
-from ipot.accelerate.cpu.structures import Linear, Rows, Tokens, address, dense, pointer, rows, threads
+from ipot.accelerate.cpu.structures import (
+    Linear,
+    Rows,
+    Tokens,
+    address,
+    dense,
+    pointer,
+    rows,
+    threads,
+)
 
 
 class Layer(NamedTuple):
@@ -44,7 +53,7 @@ class Layer(NamedTuple):
 def norm_project(
     x: Float[Tensor, "*rows d"], layers: tuple[Layer, ...], epsilon: float
 ) -> Float[Tensor, "*rows p"]:
-    """Normalised rows through layers side by side, of outputs that `ipot.accelerate.cpu.block.fits`."""
+    """Normalised rows through layers side by side, whose outputs `block.fits`."""
     x = x.contiguous()
     out = x.new_empty(*x.shape[:-1], sum(len(layer.weight) for layer in layers))
     read = [layer.as_read() for layer in layers]

@@ -8,7 +8,7 @@
 //     a[j, m] = q[m] . w_j
 //
 // Answers come in two parts, the weighted means of r x and of r t: what the latter are multiplied
-// by is the caller's, and so are the w_j. `ipot.accelerate.cpu.mesh` calls these, and `ipot.nn.split` has
+// by is the caller's, and so are the w_j. `ipot.accelerate.cpu.mesh` calls these, and `ipot.accelerate.shared_mesh` has
 // the formula.
 #include "calls.h"
 

@@ -1,4 +1,4 @@
-"""Launches of the kernels of `ipot.accelerate.cuda.attention`, and what of a gradient is left to add up."""
+"""Launches of the attention kernels, and what of a gradient is left to add up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from torch import Tensor
 
 from ipot.accelerate.cuda._attention import backward_kernel, forward_kernel
 from ipot.accelerate.cuda._attention_narrow import narrow_backward_kernel
-from ipot.accelerate.cuda._attention_plan import Plan, Sizes, few_enough, forward_blocks, padded, shares
+from ipot.accelerate.cuda._attention_plan import (
+    Plan,
+    Sizes,
+    few_enough,
+    forward_blocks,
+    padded,
+    shares,
+)
 from ipot.accelerate.cuda._attention_sums import combine_kernel, fold_kernel
 
 LOG2E = 1.4426950408889634

@@ -1,4 +1,4 @@
-"""The backward kernel of `ipot.accelerate.cuda.attention` for many queries, few keys and values of a few
+"""The backward attention kernel for many queries, few keys and values of a few
 channels: a decoder that leaves its outputs and nothing else.
 
 Products with the channels of a value are written out, unrounded: padded to what matrix units take

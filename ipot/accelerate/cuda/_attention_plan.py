@@ -1,4 +1,4 @@
-"""How `ipot.accelerate.cuda.attention` divides its work: the tiles of its kernels and who takes which."""
+"""How attention divides its work: the tiles of its kernels and who takes which."""
 
 from __future__ import annotations
 

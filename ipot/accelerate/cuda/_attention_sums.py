@@ -1,4 +1,4 @@
-"""The kernels that put together what the programs of `ipot.accelerate.cuda.attention` leave in parts.
+"""The kernels that put together what the programs of the attention kernels leave in parts.
 
 Parts are added up in their order, whatever program comes first.
 """

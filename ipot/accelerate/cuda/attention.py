@@ -34,7 +34,7 @@ SCRATCH = 256 << 20
 
 
 def attend(query: Tensor, pairs: Tensor, heads: int, mask: Tensor | None = None) -> Tensor:
-    """As `ipot.nn.paths.attend`: (Bq, M, H e) and (B, N, H (e + f)) to (B, M, H f)."""
+    """Attention: (Bq, M, H e) and (B, N, H (e + f)) to (B, M, H f)."""
     return attend_with_lse(query, pairs, heads, mask)[0]
 
 

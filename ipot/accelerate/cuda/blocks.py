@@ -126,7 +126,7 @@ def project(
     weights: Sequence[Float[Tensor, "_ d"]],
     bias: Float[Tensor, " p"] | None,
 ) -> Float[Tensor, "B N p"]:
-    """norm(x) times weights that lie one below the other, in one kernel where `projects` says so."""
+    """norm(x) times weights that lie one below the other, in one kernel where there is one."""
     if not projects(x, norm, sum(map(len, weights))):
         return F.linear(norm(x), torch.cat(tuple(weights)), bias)
     return _project(x, norm, weights, bias)

@@ -1,6 +1,7 @@
 """Keys and values of a shared mesh: its projection, once for the batch, and each sample's values.
 
-`ipot.nn.split` has the algebra. What is left for a sample is one pass over its keys and values:
+`ipot.accelerate.shared_mesh` has the algebra. What is left for a sample is one pass over its keys
+and values:
 
     out = (shared + value A - μ row) / σ + offset
 

@@ -4,7 +4,7 @@ The features of a point are many more numbers than the point: 130 for two coordi
 live in registers only. A program takes a block of points, computes their features once, and leaves
 the projections of every sample that shares the mesh. What it equals is written down elsewhere:
 
-    project_tokens   linear(norm([features, values]))            `ipot.nn.split.project`
+    project_tokens   linear(norm([features, values]))            `accelerate.shared_mesh.project`
     lift_tokens      token = lift(features, values), and behind it linear(norm(token)) if wanted
 
 LayerNorm takes the mean away before the projection, which is linear: rows of weights whose own mean
@@ -73,7 +73,7 @@ def supports(position: Any, *, values: int = 0, out: int = 0, lift: Any = None) 
     """Whether the kernels take these sizes: features, channels of values, of the projections.
 
     `position` is a `FourierFeatures`, `lift` a `Lift`. Whether there are kernels at all on a device
-    is for `ipot.accelerate.cuda.available` to say. There is no backward, so not where gradients are asked.
+    is for `available` to say. There is no backward, so not where gradients are asked.
     """
     axes, phases = position.matrix.shape
     wide = [0] if lift is None else [lift.out.in_features, lift.out.out_features]

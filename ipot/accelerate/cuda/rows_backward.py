@@ -11,7 +11,16 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from ipot.accelerate.cuda.rows_forward import attended, dot, line, normal, put, standardise, take, tile
+from ipot.accelerate.cuda.rows_forward import (
+    attended,
+    dot,
+    line,
+    normal,
+    put,
+    standardise,
+    take,
+    tile,
+)
 
 DENSITY = tl.constexpr(0.3989422804014327)  # 1/√(2π)
 

@@ -1,5 +1,5 @@
-"""How the kernels of `ipot.accelerate.cuda.rows` are laid out: which sizes they are made for, and blocks,
-warps and stages for each, in one table."""
+"""How the kernels of `rows` are laid out: which sizes they are made for, and blocks, warps and
+stages for each, in one table."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from ipot.nn.mesh import Laid
 from ipot.nn.paths import attention_path
 from ipot.nn.ready import project_mesh, project_points
 from ipot.nn.split import sums_of
-from tests.native import test_mesh as meshes
-from tests.native.test_block import drawn
-from tests.native.test_project import FEATURES, exactly, points_of
+from tests.accelerate.cpu import test_mesh as meshes
+from tests.accelerate.cpu.test_block import drawn
+from tests.accelerate.cpu.test_project import FEATURES, exactly, points_of
 
 pytestmark = pytest.mark.skipif(
     why_not_bf16() is not None, reason=f"no kernels in bf16: {why_not_bf16()}"

@@ -1,0 +1,41 @@
+"""Quicker versions of the layers in `ipot.nn`, of the same parameters.
+
+Each is a subclass that overrides `forward` and is made from a layer by `ipot.accelerate.twins`.
+`start` looks at target, sizes and hooks once; what is left for a call are the sizes of its tensors.
+Between encoder and attention, and between decoder and attention, travel other things than tokens:
+keys and values straight from the points (`Ready`), tokens of a shared mesh in two parts (`Split`,
+`Laid`), queries that are folded or projected already, inputs in chunks. Nobody else sees these.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from ipot.accelerate.layers.attention import (
+    QuickBlock,
+    QuickGatedFeedForward,
+    QuickMultiHead,
+    QuickPhysicsAttention,
+)
+from ipot.accelerate.layers.latent import (
+    QuickFourierFeatures,
+    QuickInducingPoints,
+    QuickProcessor,
+    QuickQueryDecoder,
+)
+from ipot.nn.attention import AttentionBlock, GatedFeedForward, MultiHead
+from ipot.nn.fourier import FourierFeatures
+from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
+from ipot.nn.slices import PhysicsAttention
+
+QUICKER: dict[type[nn.Module], type[nn.Module]] = {
+    FourierFeatures: QuickFourierFeatures,
+    MultiHead: QuickMultiHead,
+    GatedFeedForward: QuickGatedFeedForward,
+    AttentionBlock: QuickBlock,
+    Processor: QuickProcessor,
+    InducingPoints: QuickInducingPoints,
+    QueryDecoder: QuickQueryDecoder,
+    PhysicsAttention: QuickPhysicsAttention,
+}
+"""The quicker version of a layer. A new one is a class here and a line in this table."""
