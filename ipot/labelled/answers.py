@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ipot.errors import DataError
+from ipot.labelled.clock import in_one_unit
 from ipot.labelled.columns import assemble
 from ipot.labelled.latest import Frames
 from ipot.labelled.named import as_dataset, xarray
@@ -123,8 +124,8 @@ def _along_time(xr: Any, series: Series, name: str, last: Any, count: int) -> di
     times = [clock.after(last, s) for s in steps]
     dated = clock.kind in ("dates", "cftime")
     if clock.kind in ("dates", "duration"):
-        kind = "datetime64[ns]" if clock.kind == "dates" else "timedelta64[ns]"
-        values, known = np.array(times).astype(kind), np.asarray(last).astype(kind)
+        *times, known = in_one_unit([*times, last])
+        values, known = np.array(times), np.asarray(known)
     else:
         values = np.array(times, dtype=object if clock.kind == "cftime" else None)
         known = np.empty((), dtype=values.dtype)

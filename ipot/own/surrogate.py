@@ -270,7 +270,10 @@ class Fitted:
         data = self._fitting(data)
         own, other = times_of(self.spec, self.layout, None), data[0].times
         if len(own) != len(other) or not np.allclose(own, other):
-            raise DataError(f"the model answers at the times {own}, the data are at {other}")
+            raise DataError(
+                f"data have the times {other}, and bounds are made at those of training, {own}: "
+                "give targets at these times"
+            )
         self.bounds = calibrated(self.model, data)
 
     def refuse_level(self, interval: float | None) -> None:
