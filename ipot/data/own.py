@@ -32,7 +32,7 @@ from ipot.data.own_layout import Layout
 from ipot.data.own_samples import held, listed, refuse_weights, structure
 from ipot.data.own_times import snapped, step_of
 from ipot.data.own_units import CHANNELS, carried, scaled_samples, with_places
-from ipot.errors import DataError, UnknownName
+from ipot.errors import DataError, UnknownName, shown
 from ipot.samples import Sample
 from ipot.spec import Spec
 
@@ -166,7 +166,7 @@ class Dataset:
         """Samples as they are; the keywords are those of `from_arrays` that name and describe."""
         if unknown := [name for name in facts if name not in FACTS]:
             raise UnknownName(
-                f"Dataset.from_samples has no argument {', '.join(map(repr, unknown))}. Besides "
+                f"Dataset.from_samples has no argument {', '.join(map(shown, unknown))}. Besides "
                 f"samples it takes {', '.join(FACTS)}"
             )
         samples = listed(samples)
@@ -200,7 +200,7 @@ class Dataset:
         """Samples that are a data set already, with the facts that are found in them or told."""
         first, name, geographic = data[0], text("name", name), flag("geographic", geographic)
         if not is_whole(history) or history < 0:
-            raise DataError(f"history must be a whole number of frames, got {history!r}")
+            raise DataError(f"history must be a whole number of frames, got {shown(history)}")
         scalars = 0 if first.parameters is None else len(first.parameters)
         outputs = named("outputs", outputs, first.truth.shape[-1], "target")
         refuse_weights(data)

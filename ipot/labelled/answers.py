@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.labelled.clock import in_one_unit
 from ipot.labelled.columns import assemble
 from ipot.labelled.latest import Frames
@@ -152,8 +152,8 @@ def _coordinates(on: Any) -> Any:
             values = np.asarray(values) if plain else values
             if plain and values.ndim > 1:
                 raise DataError(
-                    f"on[{name!r}] has {values.ndim} axes: name them, like "
-                    f"{{{name!r}: (('y', 'x'), array)}}"
+                    f"on[{shown(name)}] has {values.ndim} axes: name them, like "
+                    f"{{{shown(name)}: (('y', 'x'), array)}}"
                 )
             coords[name] = (name, values) if plain and values.ndim == 1 else values
         return xr.Dataset(coords=coords)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 
 OFF = 0.05
 """How far from a whole step a time may lie, as a part of one."""
@@ -55,17 +55,18 @@ class Clock:
         value = last + amount
         return round(value) if self.kind == "none" else float(value)
 
-    def _unit(self, last: Any, amount: float) -> str:
+    def _unit(self, last: Any, amount: float) -> Literal["ns", "us"]:
         """The unit to add in: nanoseconds, which end in the year 2262, or else microseconds."""
-        seconds = _seconds(last)[0]
-        ends = float(seconds), seconds + amount
-        found = next((u for u in ("ns", "us") if _fits(ends, u) and _fits((amount,), u)), None)
-        if found is None:
-            raise DataError(
-                f"{amount / self.step:g} steps of {self} after {last} are more than a date can "
-                "hold. Check the units of the times."
-            )
-        return found
+        start = float(_seconds(last)[0])
+        reached = start, start + amount, amount
+        if _fits(reached, "ns"):
+            return "ns"
+        if _fits(reached, "us"):
+            return "us"
+        raise DataError(
+            f"{amount / self.step:g} steps of {self} after {last} are more than a date can hold. "
+            "Check the units of the times."
+        )
 
     def __str__(self) -> str:
         if self.unit == "seconds":
@@ -143,7 +144,7 @@ def in_order(values: np.ndarray, name: str) -> np.ndarray:
     if len(twice):
         raise DataError(
             f"{name} has {sorted_[twice[0]]} twice ({len(twice)} duplicates in all). Keep one of "
-            f"each, for example with ds.drop_duplicates({name!r})."
+            f"each, for example with ds.drop_duplicates({shown(name)})."
         )
     return order
 

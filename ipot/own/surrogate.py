@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ipot.data.own import Dataset, Layout
-from ipot.data.own_given import is_whole, path_given, shown
-from ipot.errors import DataError, Unsupported
+from ipot.data.own_given import is_whole, path_given
+from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.evaluation.seen import ends_of, seen_in_training, warn_unlike
@@ -182,10 +182,10 @@ class Fitted:
             which = self.spec.outputs.index(channel)
         if isinstance(which, str) or not is_whole(which):
             raise DataError(
-                f"channel={channel!r} is no output. Known: {', '.join(self.spec.outputs)}"
+                f"channel={shown(channel)} is no output. Known: {', '.join(self.spec.outputs)}"
             )
         if not is_whole(time):
-            raise DataError(f"time must be the number of one, like 0 or -1, got {time!r}")
+            raise DataError(f"time must be the number of one, like 0 or -1, got {shown(time)}")
         answer = torch.from_numpy(in_given_units(self.layout, self.answers([sample])[0]))
         seen = in_shown_units(self.layout, sample)
         figure = plots.fields(seen, answer, spec=self.spec, channel=which, time=time)

@@ -19,7 +19,7 @@ from ipot import files, registry, safe_read
 from ipot.config import Run, environment
 from ipot.data.store import Store
 from ipot.device import choose, out_of_memory, release_memory
-from ipot.errors import DataError, Diverged, RunError, UnknownName, Unsupported
+from ipot.errors import DataError, Diverged, RunError, UnknownName, Unsupported, shown
 from ipot.lock import locked
 from ipot.models.base import parameter_count
 from ipot.problems.base import SPLITS
@@ -107,7 +107,7 @@ class Plan:
 def shared(problem: str, preset: str = "default") -> Experiment:
     """What all systems start from: a problem in its default view and its numbers of samples."""
     if preset not in PRESETS:
-        raise UnknownName(f"unknown preset {preset!r}. Known: {', '.join(PRESETS)}")
+        raise UnknownName(f"unknown preset {shown(preset)}. Known: {', '.join(PRESETS)}")
     return replace(experiment(problem), problem=registry.find("problems", problem), preset=preset)
 
 
@@ -119,7 +119,7 @@ def chosen(words: str) -> list[str]:
     found = [name if "." in name else name.replace("-", "_").lower() for name in found]
     if not found:
         known = ", ".join(registry.names("models"))
-        raise UnknownName(f"no system to compare in {words!r}. Known: {known}; or all")
+        raise UnknownName(f"no system to compare in {shown(words)}. Known: {known}; or all")
     for name in found:
         registry.find("models", name)
     return list(dict.fromkeys(found))
