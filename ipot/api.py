@@ -256,6 +256,7 @@ def _grids(problem: Problem) -> str:
 def _alone(sample: Sample) -> Batch:
     """A sample as a batch of one, of the same memory."""
     given: dict[str, Any] = {f.name: getattr(sample, f.name) for f in fields(sample)}
+    del given["units"]  # a batch has none
     for name, value in given.items():
         if isinstance(value, torch.Tensor) and name != "edges":
             given[name] = value.unsqueeze(0)

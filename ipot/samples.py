@@ -12,9 +12,9 @@ that each can be checked strictly.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -55,6 +55,9 @@ class Sample:
     grid: tuple[int, ...] | None = None
     query_grid: tuple[int, ...] | None = None
     index: int = 0
+    units: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The changes of units that its numbers are held in, by the names of tensors, where a data set
+    has taken offsets or scales out of them."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -232,6 +235,11 @@ def collate(samples: Sequence[Sample]) -> Batch:
             raise DataError(
                 f"samples of one batch must have the same times: sample {first.index} has "
                 f"{first.times}, sample {sample.index} has {sample.times}"
+            )
+        if sample.units is not first.units and sample.units != first.units:
+            raise DataError(
+                f"samples[{i}] counts in other units than samples[0]: it is of a data set with "
+                "other offsets or scales. ipot.Dataset.from_samples brings both to the same."
             )
     points = [s.points for s in samples]
     queries = [s.queries for s in samples]

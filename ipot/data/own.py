@@ -163,7 +163,10 @@ class Dataset:
 
     @classmethod
     def from_samples(cls, samples: Iterable[Sample] = (), **facts: Any) -> Dataset:
-        """Samples as they are; the keywords are those of `from_arrays` that name and describe."""
+        """Samples as they are; the keywords are those of `from_arrays` that name and describe.
+
+        Samples of data sets with different offsets or scales are brought to common ones.
+        """
         if unknown := [name for name in facts if name not in FACTS]:
             raise UnknownName(
                 f"Dataset.from_samples has no argument {', '.join(map(shown, unknown))}. Besides "
@@ -179,7 +182,7 @@ class Dataset:
             history=history if is_whole(history) else 0,
             geographic=geographic is True,
         )
-        samples = [replace(s, index=i, times=times) for i, s in enumerate(samples)]
+        samples = [replace(s, index=i, times=times, units=None) for i, s in enumerate(samples)]
         return cls.of(held(samples), layout=layout, **facts)._with_units(facts.get("units"))
 
     @classmethod
@@ -241,7 +244,9 @@ class Dataset:
 
     def __getitem__(self, index: Any) -> Any:
         if is_row(index) or not isinstance(index, slice | Iterable) or isinstance(index, str):
-            return self.data[row(index, len(self))]
+            found = self.data[row(index, len(self))]
+            units = self.layout.scalings()
+            return replace(found, units=units) if units else found
         return self.select(index)
 
     def __iter__(self) -> Iterator[Sample]:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ipot.data.outliers import warn_outliers
 from ipot.data.scaling import Scaling, Span, power_of_two, scaling_of, spans
 from ipot.errors import DataError
 from ipot.memory import SMALL, free_memory, refuse_too_large
@@ -201,7 +202,9 @@ def _scaling(name: str, arrays: Sequence[np.ndarray], flat: bool) -> Scaling | N
     if name == "weights" and found is not None:  # only their ratios count
         scale = power_of_two(float(found[0].largest))
         return None if scale == 1 else Scaling((0.0,), (scale,))
-    return scaling_of(name, found)
+    scaling = scaling_of(name, found)
+    warn_outliers(name, arrays, found, scaling)
+    return scaling
 
 
 def same_count(columns: Sequence[Column]) -> int:

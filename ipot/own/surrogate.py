@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ipot.data.own import Dataset, Layout
 from ipot.data.own_given import is_whole, path_given
+from ipot.data.own_units import counted_by
 from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
@@ -176,6 +177,7 @@ class Fitted:
                 f"sample must be an ipot.Sample, like data[0], got {type(sample).__name__}"
             )
         refuse_other_sample(self.spec, sample)
+        sample = counted_by(sample, self.layout)
         path = None if path is None else path_given("path", path)
         which = channel
         if isinstance(channel, str) and channel in self.spec.outputs:

@@ -195,3 +195,17 @@ def test_a_run_refuses_what_float32_cannot_hold():
     ):
         with pytest.raises(DataError, match=message):
             _tensor("values", given, 1)
+
+
+@pytest.mark.plain
+def test_a_sample_in_other_units_is_drawn_as_it_was_given(monkeypatch):
+    from ipot.report import plots
+
+    seen = []
+    monkeypatch.setattr(plots, "fields", lambda sample, answer, **_: seen.append(sample))
+    model = quick(data("far"))
+    other = Dataset.from_arrays(points=X, values=1e9 + 3 + A[:4], targets=1e9 + 3 + U[:4])
+    assert other.layout.scalings() != model.layout.scalings()
+    model.plot(other[0])
+    np.testing.assert_allclose(seen[0].values[:, 0].numpy(), 1e9 + 3 + A[0], rtol=0, atol=1e-4)
+    np.testing.assert_allclose(seen[0].targets[0, :, 0].numpy(), 1e9 + 3 + U[0], rtol=0, atol=1e-4)
