@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from ipot.data.scaling import HELD, LOST, NOISE, Scaling, Span, label_of
 
@@ -68,6 +69,23 @@ def warn_of(label: str, span: Span, some: np.ndarray, count: int, scaling: Scali
         "numbers out, for example where they stand for missing values.",
         stacklevel=2,
     )
+
+
+def warn_vanished(given: Sequence[np.ndarray], held: Sequence[Tensor] | Tensor) -> None:
+    """Warn of samples whose targets are zero in float32 and were not: their errors are absolute."""
+    if isinstance(held, Tensor):
+        zero = (~held.reshape(len(held), -1).any(1)).nonzero().flatten().tolist()
+    else:
+        zero = [i for i, one in enumerate(held) if not bool(one.any())]
+    gone = [i for i in zero if np.any(given[i])]
+    if gone:
+        least = max(float(np.abs(np.asarray(given[i], np.float64)).max()) for i in gone)
+        warnings.warn(
+            f"targets of {len(gone)} samples, first sample {gone[0]}, are {least:.3g} at most and "
+            "count as zero beside those of the others, in float32: errors of these samples are "
+            "absolute, not relative. Leave them out if they do not belong here.",
+            stacklevel=2,
+        )
 
 
 def _float(number: Any) -> float:

@@ -261,12 +261,17 @@ class Dataset:
         """The same places counted from another origin, as a model counts them."""
         return self.like(replace(self.layout, origin=origin))
 
-    def like(self, layout: Layout) -> Dataset:
-        """The same samples in the units of another layout, as a model counts them."""
+    def like(self, layout: Layout, *, wide: Sequence[str] = ()) -> Dataset:
+        """The same samples in the units of another layout, as a model counts them.
+
+        Tensors of `wide` names stay in float64 where their units change: what is tiny or huge in
+        those of the model is neither zero nor infinite then.
+        """
         names = ("points", "queries", *CHANNELS)
         if all(layout.scaling(n) == self.layout.scaling(n) for n in names):
             return self
-        samples, own = carried(self.data, self.spec, self.layout, layout), self.layout
+        samples = carried(self.data, self.spec, self.layout, layout, wide)
+        own = self.layout
         for name in names:
             own = own.with_scaling(name, layout.scaling(name))
         return Dataset(held(samples), self.spec, own)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ipot.data.dataset import Ragged, Stacked
+from ipot.data.outliers import warn_outliers, warn_vanished
 from ipot.data.own_arrays import array, is_listed, spans_of
 from ipot.data.own_facts import place_scalings
 from ipot.data.own_layout import Layout
-from ipot.data.outliers import warn_outliers
 from ipot.data.scaling import FAR, HELD, LOST, Scaling, Span, scaling_of
 from ipot.errors import DataError
 from ipot.samples import Sample
@@ -72,7 +72,10 @@ def scaled_samples(
         warn_outliers(name, arrays, spans, scalings[name])
     changes: dict[str, Change] = {}
     changes |= {n: (None, layout.scaling(n)) for n in ("points", "queries", *CHANNELS)}
-    return converted(samples, changes), layout
+    made, scaling = converted(samples, changes), scalings["targets"]
+    if looked_at.get("targets") and not (scaling and any(scaling.offset)):
+        warn_vanished(looked_at["targets"][0], [s.truth for s in made])
+    return made, layout
 
 
 def _as_given(samples: Sequence[Sample]) -> Sequence[Sample]:
@@ -144,8 +147,10 @@ def converted(
     ]
 
 
-def carried(data: Stacked | Ragged, spec: Spec, own: Layout, other: Layout) -> list[Sample]:
-    """Samples in the units of another layout, by way of float64."""
+def carried(
+    data: Stacked | Ragged, spec: Spec, own: Layout, other: Layout, wide: Sequence[str] = ()
+) -> list[Sample]:
+    """Samples in the units of another layout, by way of float64; `wide` names stay in it."""
     changes: dict[str, Change] = {}
     for name in ("points", "queries", *CHANNELS):
         before, after = own.scaling(name), other.scaling(name)
@@ -154,7 +159,7 @@ def carried(data: Stacked | Ragged, spec: Spec, own: Layout, other: Layout) -> l
         if name in CHANNELS:
             _refuse_lost(name, getattr(spec, CHANNELS[name]), data, before, other)
         changes[name] = before, after
-    return converted([data[i] for i in range(len(data))], changes)
+    return converted([data[i] for i in range(len(data))], changes, wide)
 
 
 def counted_by(sample: Sample, layout: Layout) -> Sample:

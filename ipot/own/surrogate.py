@@ -156,7 +156,9 @@ class Fitted:
         Where a channel is counted from an offset, errors are relative to what is left of it, and
         root mean squares are in the units of the model (`layout`).
         """
-        data = self._fitting(data)
+        # Targets that are tiny in the units of the model would be zero in float32, and errors
+        # relative to them absolute.
+        data = self._fitting(data, wide=("targets",))
         device = self.device
         return evaluate(self.model, data.data.to(device), device=device, finite=True)
 
@@ -305,7 +307,7 @@ class Fitted:
             )
         return self.bounds
 
-    def _fitting(self, data: Dataset) -> Dataset:
+    def _fitting(self, data: Dataset, wide: Sequence[str] = ()) -> Dataset:
         """Data as the model counts them, or a refusal where they are of another kind."""
         if not isinstance(data, Dataset):
             raise DataError(
@@ -314,4 +316,4 @@ class Fitted:
             )
         refuse_other_kind(self.spec, data.spec)
         refuse_other_layout(self.spec, self.layout, data.layout)
-        return data.like(self.layout)
+        return data.like(self.layout, wide=wide)

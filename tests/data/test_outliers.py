@@ -107,3 +107,39 @@ def test_a_variable_of_xarray_is_named():
     with pytest.warns(UserWarning, match="^targets: t: nearly all numbers lie between") as warned:
         from_xarray(good, inputs="t", targets="t")
     assert percent(warned) == 100
+
+
+def in_lists(targets):
+    sizes = [7, 7, 7, 7, 5]
+    a, u = ([row[:k] for row, k in zip(n, sizes, strict=True)] for n in (A, targets))
+    return data(points=[X[:k] for k in sizes], values=a, targets=u)
+
+
+def in_samples(targets):
+    x = torch.tensor(X)
+    return Dataset.from_samples(
+        Sample(
+            points=x,
+            values=torch.tensor(a)[:, None],
+            queries=x,
+            targets=torch.tensor(u)[None, :, None],
+        )
+        for a, u in zip(A, targets, strict=True)
+    )
+
+
+@pytest.mark.parametrize("make", [lambda u: data(targets=u), in_lists, in_samples])
+def test_samples_whose_targets_count_as_zero_are_told_of(make):
+    targets = U.copy()
+    targets[3] *= 1e-200
+    with pytest.warns(UserWarning, match=r"targets of 1 samples, first sample 3, are .*e-20[01]"):
+        make(targets)
+
+
+def test_targets_that_are_zero_or_all_tiny_are_not_remarked_on():
+    targets = U.copy()
+    targets[3] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data(targets=targets)
+        data(targets=1e-200 * targets)
