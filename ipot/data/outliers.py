@@ -71,7 +71,9 @@ def warn_of(label: str, span: Span, some: np.ndarray, count: int, scaling: Scali
     )
 
 
-def warn_vanished(given: Sequence[np.ndarray], held: Sequence[Tensor] | Tensor) -> None:
+def warn_vanished(
+    given: Sequence[np.ndarray] | np.ndarray, held: Sequence[Tensor] | Tensor
+) -> None:
     """Warn of samples whose targets are zero in float32 and were not: their errors are absolute."""
     if isinstance(held, Tensor):
         zero = (~held.reshape(len(held), -1).any(1)).nonzero().flatten().tolist()

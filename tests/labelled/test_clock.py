@@ -14,6 +14,11 @@ from .labelled_data import grid
 DAY = np.timedelta64(1, "D")
 
 
+def day(time):
+    """The day of a time, as text: numpy compares in the finer unit, where both may wrap around."""
+    return str(np.asarray(time).astype("datetime64[D]"))
+
+
 def days(first, count=8, unit="s"):
     return (np.datetime64(first, "D") + np.arange(count) * DAY).astype(f"datetime64[{unit}]")
 
@@ -26,24 +31,24 @@ def test_days_of_any_century_are_a_day_apart(first, unit):
     clock = find_clock(times, "time")
     assert str(clock) == "1 day"
     assert clock.count(times, times[0]).tolist() == list(range(8))
-    assert clock.after(times[-1], 1) == times[-1] + DAY
-    assert clock.after(times[-1], -3) == times[-4]
+    assert day(clock.after(times[-1], 1)) == day(np.datetime64(first) + 8 * DAY)
+    assert day(clock.after(times[-1], -3)) == day(times[-4])
 
 
 def test_frames_may_be_further_apart_than_nanoseconds_reach():
     times = np.array(["1690-01-01", "1990-01-01", "2250-01-01"], "datetime64[ns]")
     clock = find_clock(times[[0, 2]], "time")
     assert clock.count(times[[0, 2]], times[0]).tolist() == [0, 1]
-    assert clock.after(times[2], 1) == np.datetime64("2810-01-01")
+    assert day(clock.after(times[2], 1)) == "2810-01-01"
     assert season(times[:1], "dates")[0] == pytest.approx(-2 * np.pi * 109572 / 365.25)
 
 
 def test_a_step_may_lead_beyond_nanoseconds():
     times = days("2262-04-01", unit="ns")
     clock = find_clock(times, "time")
-    assert clock.after(times[-1], 30) == np.datetime64("2262-05-08")
+    assert day(clock.after(times[-1], 30)) == "2262-05-08"
     months = np.array(["2262-01-01", "2262-02-01", "2262-03-01"], "datetime64[ns]")
-    assert find_clock(months, "time").after(months[-1], 12) == np.datetime64("2263-03-01")
+    assert day(find_clock(months, "time").after(months[-1], 12)) == "2263-03-01"
 
 
 def test_parts_of_a_second_count():
@@ -68,5 +73,5 @@ def test_a_series_of_another_century_is_answered_in_it(first):
     made, series = from_xarray(data, inputs="t2m", targets="t2m", history=2, lead=1)
     frames = to_batch(series, data)[0]
     answer = to_xarray(series, made[0].targets.numpy(), series.places, frames.last)
-    assert answer.time.values[0] == np.datetime64(first) + 12 * DAY
-    assert answer.forecast_reference_time.values == np.datetime64(first) + 11 * DAY
+    assert day(answer.time.values[0]) == day(np.datetime64(first) + 12 * DAY)
+    assert day(answer.forecast_reference_time.values) == day(np.datetime64(first) + 11 * DAY)
