@@ -151,10 +151,14 @@ class Seeds(Operation):
 
 
 class Compare(Operation):
-    """`ipot compare`, which a clock limits: it must end well, and not in the same bits."""
+    """`ipot compare`, which a clock limits: it must end well, and not in the same bits.
+
+    The minutes are over at the first step, on every machine: so the same events come everywhere.
+    """
 
     name = "compare"
     exact = False
+    minutes = 1e-9
     models = ("deeponet", "fno")
 
     def _base(self) -> Experiment:
@@ -174,7 +178,7 @@ class Compare(Operation):
     def act(self, folder: Path, shared: Path) -> None:
         store = Store(shared / "store")
         base, out = self._base(), folder / "compared"
-        compare(base, self.models, out, minutes=0.001, small=True, store=store, **HERE)
+        compare(base, self.models, out, minutes=self.minutes, small=True, store=store, **HERE)
 
     def look(self, folder: Path, shared: Path, reference: Content | None) -> None:
         for model in self.models:
