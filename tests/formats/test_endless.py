@@ -7,12 +7,14 @@ import os
 import struct
 import zipfile
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.io
 from data import weather_files as made
 
-from ipot.data import readers
+from ipot.data import gridded, readers
 from ipot.data.guard import trial
 from ipot.errors import DataError
 from ipot.formats import read_cases
@@ -240,6 +242,41 @@ def test_a_reader_that_does_not_come_back_is_survived(badly):
         with pytest.raises(DataError, match=said):
             trial.tried(f"badly:{name}", badly)
     trial.tried("badly:stumble", badly)  # the caller will meet it again
+
+
+def test_a_mat_file_that_claims_memory_is_met_by_the_child(tmp_path):
+    path = tmp_path / "u.mat"
+    scipy.io.savemat(path, {"u": np.ones((5, 4))}, do_compression=True)
+    raw = path.read_bytes()
+    inside = bytearray(zlib.decompress(raw[136:]))
+    place = len(inside) - 5 * 4 * 8 - 4
+    assert inside[place : place + 4] == struct.pack("<I", 160)  # bytes of numbers
+    inside[place : place + 4] = struct.pack("<I", 2**31 - 8)
+    packed = zlib.compress(bytes(inside))
+    path.write_bytes(raw[:128] + struct.pack("<2I", 15, len(packed)) + packed)
+    with pytest.raises(DataError, match=r"u\.mat takes more memory than its \d+ bytes"):
+        readers.read_mat(path, ["u"])
+
+
+class Greedy:
+    """A variable of a file that takes all memory."""
+
+    nbytes = 8
+
+    def to_numpy(self):
+        raise MemoryError
+
+
+@pytest.mark.parametrize("when", ["opened", "read"])
+def test_memory_that_a_grib_file_exhausts_is_told_by_the_child(monkeypatch, when):
+    def opened(*given):
+        if when == "opened":
+            raise MemoryError
+        return SimpleNamespace(variables={"t": Greedy()})
+
+    monkeypatch.setattr(gridded, "_opened", opened)
+    with pytest.raises(MemoryError):
+        gridded.look("a.grib", "GRIB", None)
 
 
 def test_a_mesh_that_crashes_vtk_is_refused(tmp_path):
