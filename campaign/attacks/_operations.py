@@ -6,7 +6,6 @@ it leaves is compared with what an undisturbed one leaves, bit by bit.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -37,10 +36,8 @@ class Operation(ABC):
     name: ClassVar[str] = ""
     exact: ClassVar[bool] = True
     """Whether it ends in the same bits each time: what a clock limits does not."""
-
-    def possible(self) -> bool:
-        """Whether its libraries are installed."""
-        return True
+    needs: tuple[str, ...] = ()
+    """Libraries without which it is left out."""
 
     def prepare(self, shared: Path) -> None:  # noqa: B027 (most need nothing)
         """Make what it reads, once."""
@@ -105,9 +102,7 @@ class Command(Train):
     """The same from the command line, with its picture at the end."""
 
     name = "train command"
-
-    def possible(self) -> bool:
-        return importlib.util.find_spec("tyro") is not None
+    needs = ("tyro",)
 
     def act(self, folder: Path, shared: Path) -> int:
         out, store = folder / "run", ["--data", str(shared / "store"), "--device", "cpu", "--quiet"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 from functools import cache
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 
 import ipot
+from campaign import libraries
 from campaign.attack import Lost
 from campaign.attacks._contents import Content, digest, digest_file, run_content, unclocked
 from campaign.attacks._operations import HERE, TINY, Operation
@@ -131,12 +131,9 @@ class Save(Operation):
 class Predict(Operation):
     """`ipot predict --output`, over an older answer."""
 
-    def __init__(self, kind: str, library: str = "numpy") -> None:
-        self.kind, self.library = kind, library
+    def __init__(self, kind: str, *needs: str) -> None:
+        self.kind, self.needs = kind, needs
         self.name = f"predict {kind}"
-
-    def possible(self) -> bool:
-        return importlib.util.find_spec(self.library) is not None
 
     def prepare(self, shared: Path) -> None:
         fit(own_data(12), epochs=1, model=TINY, **HERE).save(shared / "model")
@@ -152,7 +149,7 @@ class Predict(Operation):
         output = self._output(folder)
         if self.kind == "npy":
             write_mapped(output, (3, 4000), _count)
-        elif importlib.util.find_spec("tyro"):
+        elif libraries.missing(["tyro"]) is None:
             case = ["--input", str(shared / "case.npz"), "--output", str(output)]
             more = ["--overwrite", "--device", "cpu"]
             return cli.main(["predict", str(shared / "model"), *case, *more])

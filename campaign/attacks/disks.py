@@ -10,27 +10,21 @@ import errno
 from functools import cache
 from random import Random
 
-from campaign.attack import Attack, Case, Lost, Place
+from campaign.attack import Case, Lost, Place
 from campaign.attacks import _mounts, _prepared, _seccomp
+from campaign.attacks._interrupted import Interrupted, draw_kill, draw_operation
 from campaign.attacks._victim import Ended, Foreign, Hurt, Victim
-from campaign.attacks.kills import draw_kill, draw_operation
 
 NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 HOUR = 3600.0
 
 
-class Disks(Attack):
+class Disks(Interrupted):
     """One operation meets one or several faults, one after another."""
 
     name = "faults: disks"
     counted = "faults"
     share = 3.5
-    seconds = 60.0
-    limited = False
-
-    def warm(self) -> None:
-        """What operations import."""
-        _prepared.warm()
 
     def draw(self, random: Random) -> Case:
         """An operation and its faults."""
@@ -72,9 +66,7 @@ def _meet(work: _prepared.Work, fault: Hurt) -> None:
     """Let an operation meet a fault, and look at what it leaves."""
     if "errno" in fault and not fault.get("once") and not _filters():
         fault = fault | {"once": True}
-    ended = work.victim(fault).wait()
-    if ended.how == "foreign":
-        raise Foreign(ended)
+    ended = work.met(fault)
     if ended.how == "killed":
         raise Lost(f"it died of a fault of the disk: {ended.said}")
     if "vanish" in fault:
@@ -112,18 +104,12 @@ def _heard(ended: Ended) -> None:
         raise Foreign(ended)
 
 
-class Clocks(Attack):
+class Clocks(Interrupted):
     """The wall clock jumps by hours and days while an operation runs, and is perhaps killed."""
 
     name = "faults: clocks"
     counted = "faults"
     share = 2.0
-    seconds = 60.0
-    limited = False
-
-    def warm(self) -> None:
-        """What operations import."""
-        _prepared.warm()
 
     def draw(self, random: Random) -> Case:
         """An operation, and by how much the clock jumps at which of its readings."""
@@ -142,9 +128,7 @@ class Clocks(Attack):
         work = _prepared.Work(case["operation"], place.shared, place.scratch)
         work.start()
         hurt = case["hurt"] | {"clock": case["changes"]}
-        ended = work.victim(hurt).wait()
-        if ended.how == "foreign":
-            raise Foreign(ended)
+        ended = work.met(hurt)
         if hurt["by"] == "none" and ended.how != "done":
             raise Lost(f"it did not come to its end when the clock jumped: {ended.said}")
         work.look()
