@@ -14,7 +14,8 @@ os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
 def installed(names: Iterable[str]) -> bool:
     """Whether libraries are there; importing them, which is slow, may still fail."""
-    return all(importlib.util.find_spec(name) is not None for name in names)
+    # Of the package: asked for a part of one, Python would import it.
+    return all(importlib.util.find_spec(name.partition(".")[0]) is not None for name in names)
 
 
 def missing(names: Iterable[str]) -> str | None:

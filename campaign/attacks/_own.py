@@ -135,10 +135,15 @@ class Predict(Operation):
         self.kind, self.needs = kind, needs
         self.name = f"predict {kind}"
 
+    case = "case.npz"
+
     def prepare(self, shared: Path) -> None:
         fit(own_data(12), epochs=1, model=TINY, **HERE).save(shared / "model")
         given = waves(1)
-        np.savez(shared / "case.npz", points=given["points"], values=given["values"])
+        np.savez(shared / self.case, points=given["points"], values=given["values"])
+        self._before(shared)
+
+    def _before(self, shared: Path) -> None:
         (shared / "old").write_bytes(b"an older answer\n" * 40)
 
     def start(self, folder: Path, shared: Path) -> None:
@@ -150,12 +155,12 @@ class Predict(Operation):
         if self.kind == "npy":
             write_mapped(output, (3, 4000), _count)
         elif libraries.missing(["tyro"]) is None:
-            case = ["--input", str(shared / "case.npz"), "--output", str(output)]
+            case = ["--input", str(shared / self.case), "--output", str(output)]
             more = ["--overwrite", "--device", "cpu"]
             return cli.main(["predict", str(shared / "model"), *case, *more])
         else:
             model = ipot.load(shared / "model", device="cpu")
-            predict_own.answer_own(model, shared / "case.npz", None, output)
+            predict_own.answer_own(model, shared / self.case, None, output)
         return None
 
     def look(self, folder: Path, shared: Path, reference: Content | None) -> None:
@@ -169,6 +174,27 @@ class Predict(Operation):
 
     def _output(self, folder: Path) -> Path:
         return folder / f"answer.{self.kind}"
+
+
+class Forecast(Predict):
+    """The same of a model of labelled data, which answers in netCDF."""
+
+    case = "case.nc"
+
+    def __init__(self) -> None:
+        super().__init__("nc", "xarray", "netCDF4")
+
+    def prepare(self, shared: Path) -> None:
+        import xarray
+
+        times = np.arange("2020-01-01", "2020-01-13", dtype="datetime64[D]")
+        phases = np.arange(12)[:, None, None] + np.arange(3)[:, None] + np.arange(4)
+        places = {"time": times, "latitude": [10.0, 0, -10], "longitude": [0.0, 10, 20, 30]}
+        values = np.sin(phases).astype(np.float32)
+        data = xarray.Dataset({"t": (tuple(places), values)}, coords=places)
+        fit(data, targets="t", epochs=1, model=TINY, **HERE).save(shared / "model")
+        data.isel(time=slice(-3, None)).to_netcdf(shared / self.case, engine="netcdf4")
+        self._before(shared)
 
 
 def _count(array: np.ndarray) -> np.ndarray:

@@ -22,19 +22,20 @@ from campaign import libraries
 from campaign.attack import Lost
 from campaign.attacks import _contents
 from campaign.attacks._operations import Command, Compare, Generate, Operation, Seeds, Train
-from campaign.attacks._own import Fit, Predict, Save
+from campaign.attacks._own import Fit, Forecast, Predict, Save
 from campaign.attacks._victim import Ended, Foreign, Hurt, Victim, finish
 
 KEPT = "measured.json"
 ALL: tuple[Operation, ...] = (
     *(Train(), Command(), Seeds(), Compare(), Generate(), Fit(), Save()),
     *(Predict(kind) for kind in ("npz", "npy", "csv", "h5", "vtu", "vtp")),
-    Predict("parquet", "pyarrow"),
+    *(Predict("parquet", "pyarrow"), Forecast()),
 )
 LAZY = (
     *("torch.utils.tensorboard", "ipot.commands.train", "ipot.commands.predict"),
     *("ipot.report.plots", "ipot.report.tables", "rich.console", "matplotlib.backends.backend_agg"),
     *("ipot.models.deeponet", "ipot.models.fno", "ipot.formats.vtk", "typeguard", "_elementtree"),
+    *("xarray", "netCDF4", "ipot.labelled.opened"),
     *("pyarrow.parquet", "dateutil.parser", "encodings.cp437", "PIL.PngImagePlugin"),
 )
 """What operations import when they come to it."""

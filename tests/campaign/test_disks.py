@@ -102,6 +102,22 @@ def test_a_small_disk_is_met(attack, monkeypatch, tmp_path, unsafe):
         attack("predict npy", {"by": "tmpfs", "at": 4096})
 
 
+@mounts
+def test_a_read_only_disk_is_met(attack, monkeypatch, tmp_path):
+    fault = {"by": "read-only"}
+    attack("generate", {"by": "size error", "at": 1000}, fault)
+    (tmp_path / "work").rmdir()  # where the disk was, which nobody else has seen
+    act = _operations.Generate.act
+
+    def careless(self, folder, shared):
+        (folder / "note.txt").write_text("who would forbid that?")
+        act(self, folder, shared)
+
+    monkeypatch.setattr(_operations.Generate, "act", careless)
+    with pytest.raises(Foreign, match="Read-only file system"):
+        attack("generate", fault)
+
+
 def test_a_clock_that_is_trusted_is_found(attack, monkeypatch):
     clock = {"attack": disks.Clocks, "hurt": {"by": "none"}}
     attack("generate", [0, -86400], [1, 1e6], **clock)

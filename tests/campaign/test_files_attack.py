@@ -94,14 +94,14 @@ def test_formats_without_their_library_are_left_out(tmp_path, monkeypatch):
     (tmp_path / "halfthere.py").write_text("raise OSError('cannot load libffi.so')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     whole = next(s for s in files.ALL_SEEDS if s.name == "npy")
-    absent = replace(whole, name="absent", needs=("notthere_at_all",))
-    broken = replace(whole, name="broken", needs=("halfthere",))
+    absent = replace(whole, name="absent", needs=("notthere_at_all.part",))
+    broken = replace(whole, name="broken", needs=("halfthere.part",))
     monkeypatch.setattr(files, "ALL_SEEDS", (whole, absent, broken))
     attack = files.ArrayFiles()
     assert attack.possible() is None
     assert attack.left_out() == {
-        "absent": "notthere_at_all: not installed",
-        "broken": "halfthere: OSError: cannot load libffi.so",
+        "absent": "notthere_at_all.part: not installed",
+        "broken": "halfthere.part: OSError: cannot load libffi.so",
     }
     assert {attack.draw(Random(i))["seed_file"] for i in range(20)} == {"npy"}
     (tmp_path / "shared").mkdir()

@@ -244,6 +244,15 @@ def test_a_reader_that_does_not_come_back_is_survived(badly):
     trial.tried("badly:stumble", badly)  # the caller will meet it again
 
 
+def test_a_library_that_is_half_there_is_no_reason_to_refuse_other_files(tmp_path, badly):
+    (tmp_path / "halfthere.py").write_text("raise RuntimeError('no shared library')\n")
+    content = badly.read_text()
+    badly.write_text(content + "PRELOAD = ('halfthere', 'xml')\ndef fine(path): pass\n")
+    trial.tried("badly:fine", badly)
+    with pytest.raises(DataError, match="no"):
+        trial.tried("badly:refuse", badly)
+
+
 def test_a_mat_file_that_claims_memory_is_met_by_the_child(tmp_path):
     path = tmp_path / "u.mat"
     scipy.io.savemat(path, {"u": np.ones((5, 4))}, do_compression=True)
