@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 
 from campaign.attack import Attack, Case, Lost, Place
-from campaign.attacks import _builds, _prepared
-from campaign.attacks._interrupted import draw_kill
+from campaign.attacks import _builds, _compiling, _prepared
+from campaign.attacks._interrupted import Interrupted, draw_kill
 from campaign.attacks._victim import Victim
 
 
@@ -81,4 +81,45 @@ class TrueBuilds(Builds):
         """That of the machine."""
 
 
-ATTACKS = (Builds(), TrueBuilds())
+class Compiling(Interrupted):
+    """`torch.compile` at first use: the next process has what it makes, or makes it again."""
+
+    name = "kills: torch.compile"
+    counted = "kills"
+    share = 0.5
+    seconds = 1800.0
+    least = 200.0
+
+    def possible(self) -> str | None:
+        """It needs the same compiler."""
+        return TrueBuilds().possible()
+
+    def left_out(self) -> dict[str, str]:
+        """It needs no other library."""
+        return {}
+
+    def prepare(self, shared: Path) -> None:
+        """Data, and how it ends undisturbed."""
+        _prepared.link(shared / "compiling", _prepared.cached("compiling", _compiling.make))
+
+    def draw(self, random: Random) -> Case:
+        """One or two kills, most of them while it compiles: its own files come before and after."""
+        kills = [draw_kill(random, sized=False) for _ in range(random.choice([1, 1, 2]))]
+        return {"changes": [kill | {"by": "time"} for kill in kills]}
+
+    def run(self, case: Case, place: Place) -> None:
+        """Lost where going on does not end as if nothing had happened."""
+        shared, folder = place.shared / "compiling", place.scratch / "work"
+        folder.mkdir()
+        measured = _prepared.read(shared / _prepared.KEPT)
+        work = _compiling.work(folder, shared, place.scratch / "cache")
+        for hurt in case["changes"]:
+            _prepared.ours(Victim(work, folder, hurt, measured).wait())
+            _prepared.look(_compiling.Compiled(), folder, shared, measured["content"])
+        ended = _prepared.ours(Victim(work, folder).wait())
+        if ended.how != "done":
+            raise _prepared.Refused(ended)
+        _prepared.compare(_compiling.Compiled(), folder, measured)
+
+
+ATTACKS = (Builds(), TrueBuilds(), Compiling())
