@@ -15,12 +15,11 @@ from typing import Any
 
 import torch
 
-from ipot import files, registry, safe_read
+from ipot import files, lock, registry, safe_read
 from ipot.config import Run, environment
 from ipot.data.store import Store
 from ipot.device import choose, out_of_memory, release_memory
 from ipot.errors import DataError, Diverged, RunError, UnknownName, Unsupported, shown
-from ipot.lock import locked
 from ipot.models.base import parameter_count
 from ipot.problems.base import SPLITS
 from ipot.recipes import published, systems
@@ -152,7 +151,7 @@ def compare(
     _refuse(base, terms)
     options = {"device": device, "store": store or Store(), "report": report, "quiet": quiet}
     options |= {"trusted": trusted}
-    with locked(Path(out), "comparing"):
+    with lock.locked(Path(out), "comparing"):
         return _compared(base, list(models), Path(out), terms, small, options, tell)
 
 
@@ -266,6 +265,7 @@ def _outcome(plan: Plan, folder: Path, options: dict[str, Any]) -> dict[str, Any
     if plan.settings is None:
         return {"reason": plan.reason}
     if _test(folder).exists():
+        lock.sweep(folder)  # which nobody takes any more: a kill may have left its file
         return read_test(_test(folder))
     # What the system before has left behind is none of this one's memory.
     torch.compiler.reset()
