@@ -6,8 +6,8 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args
 
-from ipot.errors import RunError
-from ipot.typed_json import from_dict, hints_of, shown
+from ipot.errors import RunError, shown
+from ipot.typed_json import from_dict, hints_of
 
 
 @dataclass(frozen=True, kw_only=True)
