@@ -95,10 +95,15 @@ def run_attack(
 
 def replay(attack: Attack, case: Case) -> Outcome:
     """Try one case, like one that was kept."""
+    return replay_all(attack, [case])[0]
+
+
+def replay_all(attack: Attack, cases: list[Case]) -> list[Outcome]:
+    """Try several cases; what they need is prepared once."""
     attack.warm()
     with tempfile.TemporaryDirectory(prefix="ipot-campaign-") as name:
         _in_child(_prepare, attack, Path(name))
-        return next(iter(outcomes(attack, [(0, case)], Path(name))))
+        return list(outcomes(attack, enumerate(cases), Path(name)))
 
 
 def shrunk(

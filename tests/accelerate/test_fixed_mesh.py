@@ -319,10 +319,9 @@ def test_eager_steps_are_the_same(name):
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("traced_only")
 @pytest.mark.parametrize("name", CONFIGS)
-def test_compiled_steps_are_the_same_and_compiled_once(name, request):
-    if name == "lifted":  # the plain one is compiled to its end
-        request.getfixturevalue("traced_only")
+def test_compiled_steps_are_the_same_and_compiled_once(name):
     expected = steps("eager", fix=False, config=CONFIGS[name])
     torch._dynamo.reset()
     assert_close(steps("compiled", fix=True, config=CONFIGS[name]), expected)

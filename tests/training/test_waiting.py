@@ -123,8 +123,7 @@ def quick_compiler(monkeypatch):
 
 @pytest.mark.compile
 @pytest.mark.usefixtures("quick_compiler")
-@pytest.mark.parametrize("kind", ["stacked", "packed"])
-@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize(("kind", "small"), [("stacked", False), ("packed", True)])
 def test_a_compiled_step_neither_waits_nor_compiles_again(kind, small):
     """Through all sizes of the data, and with a validation between the steps; also with all that
     only a GPU gains by."""
@@ -155,13 +154,13 @@ def test_a_compiled_step_neither_waits_nor_compiles_again(kind, small):
 
 
 @pytest.mark.compile
-def test_loss_and_bookkeeping_compile():
+def test_loss_and_bookkeeping_compile(backend):
     """Only a GPU gains by it; on a CPU they run as they are."""
     torch._dynamo.reset()
     objective, ledger = RelativeL2(), Ledger(0.5, CPU)
     reference, plain = RelativeL2(), Ledger(0.5, CPU)
     for part in (*objective.regions(), ledger):
-        part.compile(dynamic=True)
+        part.compile(dynamic=True, backend=backend)
     random = torch.Generator().manual_seed(0)
     for number, rows in enumerate((7, 9, 12)):
         prediction, target = torch.randn(2, 3, 1, rows, 2, generator=random)

@@ -258,9 +258,9 @@ def test_the_layer_does_not_take_it_elsewhere(monkeypatch, why):
 
 
 @pytest.mark.compile
-def test_a_compiler_may_trace_it():
+def test_a_compiler_may_trace_it(backend):
     found = []
-    for call in (ours, torch.compile(ours, fullgraph=True)):
+    for call in (ours, torch.compile(ours, fullgraph=True, backend=backend)):
         found.append(results(call, *problem("heads and channels")))
     for eager, compiled in zip(*found, strict=True):
         assert (eager - compiled).norm() < 1e-5 * eager.norm()
