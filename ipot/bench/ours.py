@@ -19,13 +19,13 @@ from ipot.device import out_of_memory, reset_peak_memory, synchronize
 from ipot.errors import RunError
 from ipot.models.base import Operator
 from ipot.samples import Batch
-from ipot.training.ahead import ahead
 from ipot.training.distributed import World
-from ipot.training.draws import Draw, Draws
+from ipot.training.draws import Draw, Draws, ahead
+from ipot.training.execution import choose, precision_for
 from ipot.training.objective import RelativeL2
+from ipot.training.optimizer import make_optimizer
 from ipot.training.settings import Training
-from ipot.training.step import Step, choose, fast_matmul, make_optimizer
-from ipot.training.ways import precision_for
+from ipot.training.step import Step, fast_matmul
 
 
 def time_ours(
@@ -56,7 +56,7 @@ def time_ours(
         settings,
         device=device,
         precision=precision,
-        kind=choose(settings, data, device, world, said.append),
+        mode=choose(settings, data, device, world, said.append),
         world=world,
         say=said.append,
     )
@@ -88,7 +88,7 @@ def time_ours(
         step.close()
     row = replace(
         row,
-        kind=step.kind,
+        kind=step.mode,
         precision=precision,
         first_loss=loss,
         setup_seconds=max(0.0, first - 1e-3 * timing.ms),

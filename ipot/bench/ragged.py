@@ -14,12 +14,11 @@ from ipot.bench.samples import own_meshes, uneven
 from ipot.bench.terms import Terms, forget
 from ipot.data.dataset import Dataset, Stacked
 from ipot.data.packed import Packed
-from ipot.errors import DataError
+from ipot.errors import DataError, OutOfMemory
 from ipot.models.base import Operator
 from ipot.training.draws import Draws
-from ipot.training.memory import OutOfMemory
+from ipot.training.execution import placed
 from ipot.training.settings import Training
-from ipot.training.ways import placed
 
 
 def check_spread(spread: float | int) -> None:

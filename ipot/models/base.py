@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,6 +16,9 @@ from ipot.errors import DataError, Unsupported
 from ipot.models._tensors import batch_of, config_for, spec_for
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
+
+Model = TypeVar("Model", bound="Operator")
+# Not `typing.Self`, which run-time checks of types refuse in a class that they do not decorate.
 
 
 class Operator(nn.Module, ABC):
@@ -35,7 +38,7 @@ class Operator(nn.Module, ABC):
 
     @classmethod
     def for_tensors(
-        cls,
+        cls: type[Model],
         domain: Sequence[tuple[float, float]],
         *,
         inputs: int = 1,
@@ -47,7 +50,7 @@ class Operator(nn.Module, ABC):
         shape: Sequence[int] = (),
         same_points: bool = False,
         **settings: Any,
-    ) -> Self:
+    ) -> Model:
         """A model for a loop of one's own, which is called by `at` with plain tensors.
 
         `domain` are the least and the largest value of each coordinate of the points; `inputs`,

@@ -34,6 +34,7 @@ from ipot.recipes import default, paper, systems
 from ipot.recipes.sizes import refuse_data, refuse_sizes, refuse_training
 from ipot.spec import Need, Spec
 from ipot.training import checkpoint
+from ipot.training.checkpoint import result_from
 from ipot.training.distributed import (
     PATIENCE,
     World,
@@ -45,7 +46,6 @@ from ipot.training.distributed import (
 from ipot.training.journal import Progress
 from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
-from ipot.training.state import result_from
 from ipot.training.trainer import Result, Trainer
 from ipot.training.unroll import examine as examine_pieces
 from ipot.typed_json import from_value, shown

@@ -11,9 +11,8 @@ from ipot.bench.clock import Timing
 from ipot.bench.counts import Work
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.packed import Packed
-from ipot.errors import DataError
+from ipot.errors import DataError, OutOfMemory
 from ipot.training.draws import Draws
-from ipot.training.memory import OutOfMemory
 from ipot.training.step import Step
 
 CPU = torch.device("cpu")

@@ -1,4 +1,5 @@
-"""Which way a step runs, in which precision, and what it cannot run at all."""
+"""How a run executes on its device: precision, mode of a step, where the data lie, and what cannot
+run at all."""
 
 from __future__ import annotations
 
@@ -11,11 +12,10 @@ import torch
 from ipot.accelerate import cuda
 from ipot.data.dataset import Dataset, Ragged
 from ipot.data.packed import Packed, packed_bytes, unpackable
-from ipot.errors import Unsupported
+from ipot.errors import OutOfMemory, Unsupported
 from ipot.models.base import LatentOperator, Operator
 from ipot.training.distributed import World
 from ipot.training.draws import Draws
-from ipot.training.memory import OutOfMemory
 from ipot.training.settings import Training
 
 COMPILE_ROWS = 100_000_000
@@ -24,6 +24,17 @@ INDEX_RANGE = 2**31
 """Elements of one tensor that kernels on a GPU can count with 32 bits."""
 SHARE_OF_MEMORY = 0.5
 """The part of a GPU's memory that packed samples may take."""
+
+ATTEMPTS = {
+    "graph": (("graph", True), ("graph", False), ("eager", False)),
+    "compiled": (("compiled", True), ("eager", False)),
+    "eager": (("eager", False),),
+}
+"""For each mode, what is tried in turn: a mode, and whether regions are compiled."""
+IN_WORDS = {
+    ("graph", False): "captured but not compiled",
+    ("eager", False): "eagerly",
+}
 
 Say = Callable[[str], None]
 
@@ -35,8 +46,8 @@ def choose(
     world: World,
     say: Say = lambda line: None,
 ) -> str:
-    """The way to run a step. It depends on sizes and not on timings, so that a run which is
-    continued takes the same way again."""
+    """The mode of a step. It depends on sizes and not on timings, so that a resumed run gets the
+    same mode again."""
     capturable = device.type == "cuda" and data.resident and world.size == 1
     if settings.step == "graph" and not capturable:
         raise Unsupported("a CUDA graph needs a GPU, data that lie on it and a single process")
@@ -52,13 +63,43 @@ def choose(
     return "compiled"
 
 
-def fallen_back(way: str, reason: str) -> str:
-    """The line of a log that says how steps run, and why not better."""
-    return f"steps run {way}: {reason} (--training.step eager for no more attempts)"
+def attempts(
+    mode: str,
+    settings: Training,
+    device: torch.device,
+    world: World,
+    *,
+    compilable: bool,
+    say: Say,
+) -> list[tuple[str, bool]]:
+    """What the first step is tried as, the best first: a mode, and whether regions are compiled.
+
+    `compilable` is True if the model has regions to compile.
+    """
+    tries = list(ATTEMPTS[mode])
+    if not compilable:
+        tries = [(name, False) for name in dict.fromkeys(name for name, _ in tries)]
+    lack = no_compiler(device) if tries[0][1] else None
+    if lack and settings.step == mode:
+        raise Unsupported(
+            f"--training.step {mode} compiles, and {lack}. Leave it out, or use "
+            "--training.step eager."
+        )
+    if lack:
+        tries = [(name, compiled) for name, compiled in tries if not compiled]
+        say(fallen_back(IN_WORDS[tries[0]], lack))
+    # All processes must run in one mode, and none knows what fails in another.
+    asked = settings.step == mode or world.size > 1
+    return tries[:1] if asked else tries
+
+
+def fallen_back(how: str, reason: str) -> str:
+    """A line for the log: how steps run, and why not in a better mode."""
+    return f"steps run {how}: {reason} (--training.step eager for no more attempts)"
 
 
 def no_compiler(device: torch.device) -> str | None:
-    """What is missing to compile for a device, in words."""
+    """What is missing to compile for a device, in words; None if nothing is."""
     if device.type == "cuda":
         return None if cuda.installed() else "Triton is not installed"
     name = os.environ.get("CXX", "g++")
@@ -66,7 +107,7 @@ def no_compiler(device: torch.device) -> str | None:
 
 
 def _worth_compiling(settings: Training, data: Dataset) -> bool:
-    """Whether a run on a CPU is long enough."""
+    """True if a run on a CPU is long enough for compiling to pay."""
     if not data.stacked:
         return False
     if settings.minutes is not None:

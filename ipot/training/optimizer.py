@@ -1,4 +1,4 @@
-"""Parameters side by side in one tensor, so that a few launches update all of them.
+"""The optimiser: AdamW over parameters in one tensor, its rate, and the average of weights.
 
 A model has a hundred small parameters. One by one their norms, their clipping and their update are
 a dozen launches, in which the largest parameter keeps one block busy while the others are done. In
@@ -12,10 +12,79 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from ipot.training.joined_memory import Memory, alike, apart
-from ipot.training.joined_plan import Plan
+from ipot.training.joined_parameters import Memory, Plan, alike, apart, copies
+from ipot.training.settings import Training
+
+
+def make_optimizer(
+    model: nn.Module, settings: Training, groups: list, device: torch.device
+) -> JoinedAdamW:
+    """AdamW, fused into one pass; on a GPU its rate is a tensor so that a graph can read it.
+
+    A group of an objective's own may have a `factor` on the rate of the schedule. The model must be
+    on the device: its parameters are joined in one tensor there, where they can be.
+    """
+    everything = [{"params": [p for p in model.parameters() if p.requires_grad]}, *groups]
+    cuda = device.type == "cuda"
+    rate: Any = settings.learning_rate
+    if cuda:
+        rate = torch.tensor(rate, device=device)
+    optimizer = JoinedAdamW(
+        everything,
+        lr=rate,
+        weight_decay=settings.weight_decay,
+        fused=True,
+        capturable=cuda,
+    )
+    if cuda:  # a tensor of its own for each group, or the last factor would serve them all
+        for group in optimizer.param_groups:
+            group["lr"] = rate.clone()
+    optimizer.join(beside=[*model.parameters(), *model.buffers()])
+    return optimizer
+
+
+def set_rate(optimizer: torch.optim.Optimizer, base: float) -> None:
+    """Give every group its rate; one that is a tensor is filled, since a graph holds it."""
+    for group in optimizer.param_groups:
+        rate = base * group.get("factor", 1.0)
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+class Average:
+    """An exponential average of the weights, with a short memory at first."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay, self.count = decay, 0
+        self.live = dict(model.named_parameters())
+        live = [p.detach() for p in self.live.values()]
+        mean, vectors = copies(live)
+        self.mean = dict(zip(self.live, mean, strict=True))
+        # Lists made once: they are read at every step.
+        self._lists: tuple[list[Tensor], list[Tensor]] = mean, live
+        self._joined = [(copy, vector) for copy, vector, held in vectors if held > 1]
+        alone = [(copy, vector) for copy, vector, held in vectors if held == 1]
+        self._alone = [copy for copy, _ in alone], [vector for _, vector in alone]
+
+    def update(self) -> None:
+        """Take in the weights as they are now."""
+        self.count += 1
+        decay = min(self.decay, self.count / (self.count + 9.0))
+        for mean, live in self._joined:  # the gaps between them too, which nobody reads
+            mean.lerp_(live, 1.0 - decay)
+        if self._alone[0]:
+            torch._foreach_lerp_(*self._alone, 1.0 - decay)
+
+    def swap(self) -> None:
+        """Exchange the average and the live weights; a second call undoes it."""
+        mean, live = self._lists
+        kept = [p.clone() for p in live]
+        torch._foreach_copy_(live, mean)
+        torch._foreach_copy_(mean, kept)
 
 
 class JoinedAdamW(torch.optim.AdamW):
@@ -27,12 +96,12 @@ class JoinedAdamW(torch.optim.AdamW):
     """
 
     joined = False
-    """Whether updates go over joined tensors."""
+    """True while updates go over joined tensors."""
     _memory: Memory | None = None
     _plan: Plan | None = None
 
     def join(self, beside: Iterable[Tensor] = ()) -> None:
-        """Move the parameters into one tensor, if they are of a kind.
+        """Move the parameters into one tensor, if their type and device allow it.
 
         They must be on their device by now. A parameter that shares its memory with one of the
         tensors `beside`, or with another parameter, is meant to: then all stay where they are.
@@ -50,10 +119,10 @@ class JoinedAdamW(torch.optim.AdamW):
 
     @torch.no_grad()
     def gather(self) -> Float[Tensor, " n"] | None:
-        """The gradients as one vector, with zeros between them; None for the ordinary way.
+        """The gradients as one vector, with zeros between them; None for torch's own step.
 
-        Which parameters have gradients is seen at the first step. Where that changes, or somebody
-        moves a parameter elsewhere, the ordinary way is taken for good.
+        Which parameters have gradients is seen at the first step. If that changes, or a parameter
+        is moved elsewhere, torch's own step is taken from then on.
         """
         plan = self._planned() if self.joined else None
         self.joined = plan is not None
@@ -85,12 +154,12 @@ class JoinedAdamW(torch.optim.AdamW):
         return None
 
     def _planned(self) -> Plan | None:
-        """How to update what has gradients now, if that can be done in one."""
+        """The joined update of what has gradients now; None if there can be none."""
         groups = [[p for p in g["params"] if p.grad is not None] for g in self.param_groups]
         found = [p for group in groups for p in group]
         if self._memory is None or not self._memory.intact():
             return None
-        if not all(p in self._memory.places for p in found):  # of a group that was added since
+        if not all(p in self._memory.ranges for p in found):  # of a group that was added since
             return None
         if not found or not all(map(_usual, self.param_groups)) or not all(map(_dense, found)):
             return None
@@ -103,14 +172,14 @@ class JoinedAdamW(torch.optim.AdamW):
 
 
 def _usual(group: dict[str, Any]) -> bool:
-    """Whether a group is updated in no other way than by the fused kernel."""
+    """True if a group has no setting that the fused kernel does not know."""
     unusual = ("amsgrad", "maximize", "differentiable")
     plain = all(isinstance(beta, float) for beta in group["betas"])
     return bool(group["fused"]) and plain and not any(group[name] for name in unusual)
 
 
 def _dense(parameter: Tensor) -> bool:
-    """Whether a parameter's gradient is one that can be joined to others."""
+    """True if a parameter's gradient can be joined to others."""
     grad = parameter.grad
     return grad is not None and (grad.layout, grad.dtype) == (torch.strided, parameter.dtype)
 

@@ -10,7 +10,7 @@ from ipot.data.dataset import Ragged
 from ipot.data.packed import Packed, packed_bytes
 from ipot.errors import RunError, Unsupported
 from ipot.models.base import Operator
-from ipot.training import ways
+from ipot.training import execution
 from ipot.training.distributed import World
 from ipot.training.draws import Draws
 from ipot.training.settings import Training
@@ -23,11 +23,11 @@ LONG, SHORT = 100_000_000, 10
 
 @pytest.fixture
 def compiler(monkeypatch):
-    monkeypatch.setattr(ways.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(execution.shutil, "which", lambda name: f"/usr/bin/{name}")
 
 
 def chosen(device=CPU, data=None, world=None, say=pytest.fail, **settings):
-    return ways.choose(Training(**settings), data or stacked(), device, world or World(), say)
+    return execution.choose(Training(**settings), data or stacked(), device, world or World(), say)
 
 
 @pytest.mark.usefixtures("compiler")
@@ -58,16 +58,16 @@ def test_the_rules(expected, situation):
 @pytest.mark.usefixtures("compiler")
 def test_compiling_pays_by_the_rows_that_are_used(monkeypatch):
     rows = 12 * (12 + 12) * SHORT
-    monkeypatch.setattr(ways, "COMPILE_ROWS", rows - 1)
+    monkeypatch.setattr(execution, "COMPILE_ROWS", rows - 1)
     assert chosen(epochs=SHORT) == "compiled"
     assert chosen(epochs=SHORT, queries=0.5) == "eager"
     assert chosen(epochs=SHORT, points=0.5) == "eager"
-    monkeypatch.setattr(ways, "COMPILE_ROWS", rows)
+    monkeypatch.setattr(execution, "COMPILE_ROWS", rows)
     assert chosen(epochs=SHORT) == "eager"
 
 
 def test_nothing_is_compiled_without_a_compiler(monkeypatch):
-    monkeypatch.setattr(ways.shutil, "which", lambda name: None)
+    monkeypatch.setattr(execution.shutil, "which", lambda name: None)
     said = []
     assert chosen(epochs=LONG, say=said.append) == "eager"
     assert len(said) == 1
@@ -119,7 +119,7 @@ class FakeGPU:
 def test_the_precision_of_a_gpu(monkeypatch, bf16, asked, expected):
     FakeGPU(monkeypatch, bf16=bf16)
     said = []
-    assert ways.precision_for(Training(precision=asked), GPU, said.append) == expected
+    assert execution.precision_for(Training(precision=asked), GPU, said.append) == expected
     fell_back = (bf16, asked) == (False, "auto")
     assert ["--training.precision float32" in line for line in said] == [True] * fell_back
 
@@ -127,23 +127,23 @@ def test_the_precision_of_a_gpu(monkeypatch, bf16, asked, expected):
 def test_bf16_where_there_is_none(monkeypatch):
     FakeGPU(monkeypatch, bf16=False)
     with pytest.raises(Unsupported, match="no bf16 arithmetic; use float32"):
-        ways.precision_for(Training(precision="bf16"), GPU, pytest.fail)
+        execution.precision_for(Training(precision="bf16"), GPU, pytest.fail)
 
 
 def test_a_cpu_takes_any_precision():
     for asked in ("float32", "bf16", "float64"):
-        assert ways.precision_for(Training(precision=asked), CPU, pytest.fail) == asked
-    assert ways.precision_for(Training(), CPU, pytest.fail) == "float32"
+        assert execution.precision_for(Training(precision=asked), CPU, pytest.fail) == asked
+    assert execution.precision_for(Training(), CPU, pytest.fail) == "float32"
 
 
 def placed(data, device, monkeypatch, **gpu):
     """Where data come to lie; what is packed for a GPU lies on the CPU in truth."""
     FakeGPU(monkeypatch, **gpu)
     monkeypatch.setattr(
-        ways, "Packed", lambda data, device, batch: Packed(data, device="cpu", batch=batch)
+        execution, "Packed", lambda data, device, batch: Packed(data, device="cpu", batch=batch)
     )
     said = []
-    return ways.placed(data, Training(batch=4), device, torch.float32, said.append), said
+    return execution.placed(data, Training(batch=4), device, torch.float32, said.append), said
 
 
 def test_ragged_samples_are_packed_for_a_gpu_alone(monkeypatch):
@@ -177,25 +177,25 @@ def test_data_that_do_not_fit_are_refused_with_what_to_change():
             raise torch.OutOfMemoryError("CUDA out of memory")
 
     with pytest.raises(RunError, match=r"12 samples do not fit.*--count\.train"):
-        ways.placed(Large(ragged().samples), Training(), CPU, torch.float32, pytest.fail)
+        execution.placed(Large(ragged().samples), Training(), CPU, torch.float32, pytest.fail)
 
 
 def limits(data, device=GPU, network=None, **settings):
     draws = Draws(data, SPEC, Training(**{"batch": 4, **settings}))
-    ways.refuse_unindexable(network or model(), draws, device)
+    execution.refuse_unindexable(network or model(), draws, device)
 
 
 def test_tensors_beyond_an_index_are_refused_with_a_batch_that_fits(monkeypatch):
     """A batch of 4 with 12 queries and a width of 16 has tensors of 768 elements."""
-    monkeypatch.setattr(ways, "INDEX_RANGE", 769)
+    monkeypatch.setattr(execution, "INDEX_RANGE", 769)
     limits(stacked())
-    monkeypatch.setattr(ways, "INDEX_RANGE", 768)
+    monkeypatch.setattr(execution, "INDEX_RANGE", 768)
     with pytest.raises(Unsupported, match=r"768 elements.*--training\.batch to 3 or.*queries"):
         limits(stacked())
     limits(stacked(), batch=3)
     limits(stacked(), queries=0.5)
     limits(stacked(), CPU)
-    monkeypatch.setattr(ways, "INDEX_RANGE", 12 * 16)
+    monkeypatch.setattr(execution, "INDEX_RANGE", 12 * 16)
     with pytest.raises(Unsupported, match=r": lower --training\.queries$"):
         limits(stacked(), batch=1)
 
@@ -203,15 +203,15 @@ def test_tensors_beyond_an_index_are_refused_with_a_batch_that_fits(monkeypatch)
 @pytest.mark.parametrize("make", [ragged, packed])
 def test_the_largest_sample_counts(monkeypatch, make):
     largest = max(len(s.queries) for s in ragged().samples)
-    monkeypatch.setattr(ways, "INDEX_RANGE", 4 * 16 * largest)
+    monkeypatch.setattr(execution, "INDEX_RANGE", 4 * 16 * largest)
     with pytest.raises(Unsupported, match=f"with {largest} queries"):
         limits(make())
-    monkeypatch.setattr(ways, "INDEX_RANGE", 4 * 16 * largest + 1)
+    monkeypatch.setattr(execution, "INDEX_RANGE", 4 * 16 * largest + 1)
     limits(make())
 
 
 def test_points_are_taken_in_chunks_by_latent_operators_alone(monkeypatch):
-    monkeypatch.setattr(ways, "INDEX_RANGE", 4 * 16 * 8)
+    monkeypatch.setattr(execution, "INDEX_RANGE", 4 * 16 * 8)
     limits(stacked(points=12), queries=0.5)
 
     class Whole(Operator):
