@@ -36,6 +36,7 @@ slow: $(VENV)/.dev    ## the slow tests: published statistics and larger sizes, 
 	$(BIN)/python -m pytest -n 2 -m slow
 
 docs: $(VENV)/.docs   ## the documentation as pages, in docs/_build
+	$(BIN)/python tools/draw_house.py docs/house
 	$(BIN)/sphinx-build -W -q docs docs/_build
 	@echo "open docs/_build/index.html"
 
