@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ipot import registry
-from ipot.accelerate import accelerate
+from ipot.accelerate import accelerate, replay
 from ipot.bench import plain
 from ipot.bench.clock import free_memory, peak_of, time_calls
 from ipot.bench.counts import Work, inference_work
@@ -19,7 +19,6 @@ from ipot.bench.samples import check_room, random_question
 from ipot.bench.terms import Terms, forget
 from ipot.device import out_of_memory
 from ipot.errors import DataError, IpotError, UnknownName, Unsupported
-from ipot.evaluation import replay
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
 from ipot.recipes import systems

@@ -15,7 +15,7 @@ from ipot.data.own_given import is_whole, path_given, shown
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
-from ipot.evaluation.seen import ends_of, seen_in_training, warn_unlike
+from ipot.evaluation.input_range import ends_of, seen_in_training, warn_unlike
 from ipot.labelled.series import Series
 from ipot.models.base import Operator
 from ipot.own.answered import answered, calibrated, pieces

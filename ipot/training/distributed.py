@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from ipot import process
+from ipot import files
 from ipot.errors import RunError
 
 Found = TypeVar("Found")
@@ -157,7 +157,7 @@ def restarted() -> bool:
 
 def launch() -> str | None:
     """Which `torchrun` started this process, the same after each restart; None if none did."""
-    return process.token(os.getppid()) if "TORCHELASTIC_RESTART_COUNT" in os.environ else None
+    return files.process_token(os.getppid()) if "TORCHELASTIC_RESTART_COUNT" in os.environ else None
 
 
 def first_process() -> bool:

@@ -1,5 +1,5 @@
 """Principal components of a table that need not fit into memory twice, and ridge regression on
-them, with as many components and as strong a ridge as held-out samples want."""
+them; cross-validation chooses the number of components and the strength of the ridge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ipot.evaluation.carry import evenly
+from ipot.evaluation.interpolation import evenly
 from ipot.seeds import generator
 
 LOOKED_AT = 2000

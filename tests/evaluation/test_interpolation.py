@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ipot.errors import DataError
-from ipot.evaluation.carry import Scattered, Space, common_places
+from ipot.evaluation.interpolation import Scattered, Space, common_places
 from ipot.spec import Spec
 
 SPEC = Spec(name="box", inputs=("a",), outputs=("u",), domain=((0.0, 2.0), (-1.0, 3.0)))

@@ -16,8 +16,7 @@ from ipot.data import views
 from ipot.data.dataset import Ragged, Stacked, from_samples
 from ipot.data.store import Store
 from ipot.errors import DataError
-from ipot.evaluation.evaluate import evaluate, score
-from ipot.evaluation.references import leads, score_references
+from ipot.evaluation.evaluate import evaluate, leads, score, score_references
 from ipot.models.base import Operator
 from ipot.problems.base import same_points
 from ipot.problems.burgers import PROBLEM as BURGERS

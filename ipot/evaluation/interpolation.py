@@ -1,9 +1,9 @@
 """Values carried from scattered places to others, and places that stand for many meshes.
 
-Coordinates are first laid out so that what is near is near: longitude and latitude become unit
-vectors, others are counted in lengths of their domain, and those that repeat go around. Values are
-then fitted by a parabola through the nearest places, in any number of dimensions and on surfaces,
-which never leaves the range of its neighbours.
+Coordinates are first laid out so that near places get near coordinates: longitude and latitude
+become unit vectors, others are counted in lengths of their domain, and periodic ones go around.
+Values are then fitted by a parabola through the nearest places, in any number of dimensions and on
+surfaces, and clipped to the range of those neighbours.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ they hardly do, as across a surface, nothing is known of them."""
 
 @dataclass(frozen=True)
 class Space:
-    """What distance means between places: of input points, or of queries."""
+    """Coordinates and distances of places: of input points, or of queries."""
 
     domain: Bounds
     periods: tuple[float | None, ...]
@@ -46,7 +46,7 @@ class Space:
         return cls(spec.query_domain, spec.query_periods, _globe(spec))
 
     def flat(self, places: Tensor) -> np.ndarray:
-        """Coordinates (n, e) in which straight ways are the ones that are meant."""
+        """Coordinates (n, e) in which straight lines are shortest paths."""
         x = places.detach().cpu().double().numpy()
         if x.shape[-1] != len(self.domain):
             raise DataError(
@@ -70,8 +70,8 @@ class Space:
         box = np.array([period or 0.0 for period in self.periods]) / lengths
         return np.concatenate([np.zeros(3), 0 * box[2:]]) if self._round else box
 
-    def way(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """The shortest way from one place to another, around where coordinates repeat."""
+    def difference(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """The shortest vector from one place to another, with periodic coordinates wrapped."""
         step, box = end - start, self.box
         return step - np.rint(_shares(step, box)) * box if box.any() else step
 
@@ -87,7 +87,7 @@ class Space:
 
 
 class Scattered:
-    """Places that values are known at."""
+    """Places at which values are known."""
 
     def __init__(self, places: Tensor, space: Space) -> None:
         if len(places) == 0:
@@ -112,14 +112,14 @@ class Scattered:
         return torch.from_numpy(np.clip(made, near.min(1), near.max(1)))
 
     def offsets(self, places: Tensor) -> Tensor:
-        """From each place to the nearest known one (m, e + 1): the way there, and its length.
+        """From each place to the nearest known one (m, e + 1): the vector there, and its length.
 
         It says what shape the places have: on a surface its length is the distance function.
         """
         there = self.space.flat(places)
         distance, row = self._tree.query(there)
-        way = self.space.way(there, self._flat[row])
-        return torch.from_numpy(np.concatenate([way, distance[:, None]], 1))
+        vector = self.space.difference(there, self._flat[row])
+        return torch.from_numpy(np.concatenate([vector, distance[:, None]], 1))
 
     def _fitted(self, places: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """The nearest rows of each place (m, k), and what each counts (m, k), kept for the last."""
@@ -135,7 +135,7 @@ class Scattered:
         trust = 1 / ((distance / reach) ** 2 + 1e-10)
         trust /= trust.sum(1, keepdims=True)
         # Parabolas a + b·x + x·c·x, by weighted least squares; a place gets a, linear in values.
-        steps = self.space.way(there[:, None], self._flat[rows]) / reach[..., None]
+        steps = self.space.difference(there[:, None], self._flat[rows]) / reach[..., None]
         one, other = np.triu_indices(dimensions)
         bends = steps[..., one] * steps[..., other]
         design = np.concatenate([np.ones_like(steps[..., :1]), steps, bends], 2)
@@ -170,7 +170,7 @@ def common_places(clouds: list[Tensor], space: Space, count: int) -> Tensor:
 
 
 def same(places: Tensor, others: Tensor) -> bool:
-    """Whether places are the same, row by row."""
+    """True if places are the same, row by row."""
     return places is others or (places.shape == others.shape and torch.equal(places, others))
 
 
@@ -197,8 +197,8 @@ def _globe(spec: Spec) -> str:
     return "geographic" if spec.geographic else "latlon" if spec.latlon else ""
 
 
-def _unit_vectors(x: np.ndarray, kind: str) -> np.ndarray:
-    if kind == "geographic":
+def _unit_vectors(x: np.ndarray, globe: str) -> np.ndarray:
+    if globe == "geographic":
         longitude, latitude = np.radians(x).T
     else:
         latitude, longitude = np.pi * x.T

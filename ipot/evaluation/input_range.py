@@ -1,4 +1,4 @@
-"""Whether inputs are like those of training, by channel: a warning says which are far from them."""
+"""A warning that names the input channels which are far outside of their range in training."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ from ipot.spec import Spec
 MARGIN = 3.0
 """Times the range of training that inputs may lie outside of it before that is remarked on."""
 DEVIATIONS = 20.0
-"""The same in standard deviations from the mean, of models that do not know their range."""
+"""Standard deviations from the mean that stand for this, in models that do not know their range."""
 
 Ends = tuple[Tensor, Tensor]
 """The smallest and the largest number of every channel, in float64."""
 
 
 def seen_in_training(model: Operator, layout: Layout | None = None) -> dict[str, Ends]:
-    """What values and parameters were in training: by the layout of a model, or by its scales."""
+    """The range of values and parameters in training, from the layout of a model or its scales."""
     found: dict[str, Ends] = {}
     scales = next((m for m in model.modules() if isinstance(m, Normalized)), None)
-    for name, kind in (("values", "input"), ("parameters", "parameter")):
+    for name, prefix in (("values", "input"), ("parameters", "parameter")):
         low, high = ((), ()) if layout is None else layout.span(name)
         if low:
             found[name] = torch.tensor(low).double(), torch.tensor(high).double()
         elif scales is not None:
-            mean, scale = (getattr(scales, f"{kind}_{n}").double().cpu() for n in ("mean", "scale"))
+            mean, scale = (
+                getattr(scales, f"{prefix}_{n}").double().cpu() for n in ("mean", "scale")
+            )
             # Half of it on either side, and once more as a margin.
             reach = DEVIATIONS * scale / (1 + 2 * MARGIN)
             found[name] = mean - reach, mean + reach
@@ -41,7 +43,7 @@ def seen_in_training(model: Operator, layout: Layout | None = None) -> dict[str,
 
 
 def ends_of(samples: Iterable[Sample]) -> dict[str, Ends]:
-    """What values and parameters are in some samples; a tensor that samples share is read once."""
+    """The range of values and parameters in samples; a tensor that they share is read once."""
     found: dict[str, Ends] = {}
     read: set[int] = set()
     for sample in samples:
@@ -65,7 +67,7 @@ def warn_unlike(
     *,
     stacklevel: int = 3,
 ) -> None:
-    """One warning that names the channels which are far outside of what they were in training."""
+    """Give one warning that names the channels which are far outside of their range in training."""
     said = []
     for name, labels in (("values", spec.inputs), ("parameters", spec.parameters)):
         if name not in given or name not in seen:
