@@ -27,8 +27,8 @@ class Operator(nn.Module, ABC):
     needs: frozenset[Need] = frozenset()
     """Structure that the model cannot do without."""
     replayable: bool = False
-    """Whether answering is the same sequence of operations for all inputs of a size; a model that
-    solves or searches on its way is not."""
+    """True if answering is the same sequence of operations for all inputs of a size; not so for a
+    model that solves or searches on its way."""
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class Operator(nn.Module, ABC):
         spec.require(type(self).__name__, self.needs)
 
     def _fixed(self, data: Dataset) -> bool:
-        """Whether all samples have the same points, as many as the problem says."""
+        """True if all samples have the same points, as many as the problem says."""
         first = data[0].points
         count = torch.Size(self.spec.shape).numel() if self.spec.shape else len(first)
         same = all(_alike(first, data[i].points) for i in range(len(data)))
@@ -158,7 +158,7 @@ class OneStep(Operator):
         """The fields one step ahead, at the queries (B or 1, M, E) of a batch."""
 
     def forward(self, batch: Batch) -> Float[Tensor, "B 1 M K"]:
-        """The same with an axis for the time."""
+        """The answer with an axis for the time."""
         if self.steps(batch.times) != [1]:
             raise Unsupported(
                 f"{type(self).__name__} answers at one time, dt={self.spec.dt}, and was asked for "

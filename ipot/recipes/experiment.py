@@ -25,9 +25,8 @@ from ipot.device import choose
 from ipot.errors import IpotError, RunError, UnknownName, Unsupported
 from ipot.lock import locked
 from ipot.models import _shapes as shapes
-from ipot.models._globe import place, seen_spec
 from ipot.models._shapes import refuse_beyond_memory
-from ipot.models._wrappers import wrap
+from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes import default, paper, systems
@@ -220,7 +219,7 @@ def build_model(
         except (ValueError, TypeError, RuntimeError) as error:
             raise RunError(f"the settings of {name} do not fit {spec.name}: {error}") from error
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
-    return place(wrap(inner, statistics or Statistics.identity(*sizes)), spec)
+    return wrap_globe(wrap(inner, statistics or Statistics.identity(*sizes)), spec)
 
 
 def able(spec: Spec, besides: str = "") -> str:

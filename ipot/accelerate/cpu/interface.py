@@ -1,4 +1,8 @@
-"""What the library reads and writes, as it lies in memory."""
+"""How the compiled library is called: with which tensors and when, and structures as it reads them.
+
+Kernels read memory, and torch does not see what they do: `readable` and its kin say when that is
+allowed.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ import ctypes
 from collections.abc import Callable, Sequence
 
 import torch
+import torch.autograd.forward_ad as forward
 from torch import Tensor
 
+from ipot.accelerate.cpu.build import library, why_not_bf16
 from ipot.errors import Unsupported
 
 GRAIN = 1 << 20
@@ -106,17 +112,17 @@ def rows(x: Tensor) -> Rows:
 
 
 def pointer(x: Tensor) -> int:
-    """Where a tensor lies that the library may read: others would be read as what they are not."""
+    """The address of a tensor of float32 in memory; others are refused."""
     if x.dtype != torch.float32 or x.device.type != "cpu":
         raise Unsupported(
             f"compiled kernels are for float32 on a CPU, not for {x.dtype} on {x.device}: leave "
-            'the choice to attention_path("auto")'
+            'the choice to attention="auto"'
         )
     return x.data_ptr()
 
 
 def dense(x: Tensor) -> Tensor:
-    """The same with its channels side by side."""
+    """The tensor with its channels side by side, copied if they are not."""
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
@@ -142,3 +148,53 @@ def threads(work: int) -> int:
     """How many share so many multiplications: as torch has, but fewer where there are few. Others
     may want the cores, and to meet at the end of a task takes as long as thousands of them."""
     return max(1, min(torch.get_num_threads(), work // GRAIN))
+
+
+EXACT = (torch.float32,)
+ROUNDED = (torch.float32, torch.bfloat16)
+"""The types of numbers that kernels read, and those that they can be given to round."""
+
+
+# The compiler takes the answer as it is: traced, it would break its graph.
+@torch.compiler.assume_constant_result
+def available() -> bool:
+    """True if there are kernels; the first call compiles them."""
+    return library() is not None
+
+
+def exact(*tensors: Tensor) -> bool:
+    """True if kernels may read these tensors and products of them are not to be rounded."""
+    return not torch.is_autocast_enabled("cpu") and readable(*tensors)
+
+
+def rounds(*tensors: Tensor) -> bool:
+    """True if autocast asks for products of these in bf16 (which they may be already), and there
+    are kernels for it. None of them is to be differentiated; a compiler makes its own kernels."""
+    if not torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
+        return False
+    if torch.get_autocast_dtype("cpu") != torch.bfloat16:
+        return False
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return False
+    return readable(*tensors, kinds=ROUNDED) and why_not_bf16() is None
+
+
+def served(*tensors: Tensor) -> bool:
+    """True if kernels compute products of float32 as autocast asks for them now: exactly, or
+    rounded where nothing is differentiated."""
+    return exact(*tensors) or (rounds(*tensors) and readable(*tensors))
+
+
+def readable(*tensors: Tensor, kinds: tuple[torch.dtype, ...] = EXACT) -> bool:
+    """True if tensors are of some types (float32) in this machine's memory, and operations on them
+    are not being recorded or transformed by somebody who would miss what kernels do: a tracer, an
+    export, a mode of torch's dispatcher, functions of `torch.func`, derivatives in forward mode."""
+    if torch.compiler.is_compiling():
+        watched = torch.compiler.is_exporting()
+    else:
+        watched = torch.jit.is_tracing() or bool(torch._C._len_torch_dispatch_stack())
+        watched = watched or torch._C._functorch.peek_interpreter_stack() is not None
+        watched = watched or forward._current_level >= 0
+    if watched:
+        return False
+    return all(t.dtype in kinds and t.device.type == "cpu" for t in tensors)

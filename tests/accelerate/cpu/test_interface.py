@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ipot.accelerate.cpu import structures
+from ipot.accelerate.cpu import interface
 
 
 @pytest.mark.parametrize(
@@ -11,13 +11,13 @@ from ipot.accelerate.cpu import structures
 )
 def test_as_many_threads_as_are_worth_it_and_as_torch_has(monkeypatch, grains, threads):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    assert structures.threads(int(grains * structures.GRAIN)) == threads
+    assert interface.threads(int(grains * structures.GRAIN)) == threads
 
 
 def test_channels_side_by_side_are_not_copied():
     x = torch.randn(2, 5, 8)
     for part in (x, x[..., 2:4], x[:, ::2], x[..., :1], x[..., ::8]):
-        assert structures.dense(part) is part
+        assert interface.dense(part) is part
     turned = x.transpose(1, 2)
-    assert structures.dense(turned).stride(-1) == 1
-    assert torch.equal(structures.dense(turned), turned)
+    assert interface.dense(turned).stride(-1) == 1
+    assert torch.equal(interface.dense(turned), turned)

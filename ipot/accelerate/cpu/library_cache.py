@@ -76,7 +76,7 @@ def load(path: Path, names: Sequence[str]) -> ctypes.CDLL:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a library is there that may be loaded."""
+    """True if a library is there that may be loaded."""
     try:
         with _opened(path) as (_, file):
             _refuse_damaged(path, file)

@@ -14,7 +14,7 @@ import pytest
 
 from ipot import lock
 from ipot.errors import IpotError
-from ipot.accelerate.cpu import build, kept
+from ipot.accelerate.cpu import build, library_cache
 from native.test_build import command, without
 
 NOBODY = 65534
@@ -23,7 +23,7 @@ NOBODY = 65534
 @pytest.fixture
 def folder(tmp_path):
     found = tmp_path / "ipot" / "native"
-    kept.prepare(found)
+    library_cache.prepare(found)
     return found
 
 
@@ -31,9 +31,9 @@ def folder(tmp_path):
 def library(folder):
     """Something that is kept; what is in it does not matter where it is not loaded."""
     (folder / "made").write_bytes(b"compiled" * 100)
-    kept.keep(folder / "made", folder / "native-x.so")
+    library_cache.keep(folder / "made", folder / "native-x.so")
     (folder / "made").unlink()
-    assert kept.is_whole(folder / "native-x.so")
+    assert library_cache.is_whole(folder / "native-x.so")
     return folder / "native-x.so"
 
 
@@ -44,26 +44,26 @@ def mode(path):
 def test_it_is_for_the_user_alone(folder, library):
     assert mode(folder) == mode(library) == 0o700
     folder.chmod(0o775)  # as earlier releases made it, by the umask
-    assert not kept.is_whole(library)
-    kept.prepare(folder)
+    assert not library_cache.is_whole(library)
+    library_cache.prepare(folder)
     assert mode(folder) == 0o700
-    assert kept.is_whole(library)
+    assert library_cache.is_whole(library)
 
 
 def test_one_that_everybody_may_write_is_refused(folder, library):
     folder.chmod(0o777)
     with pytest.raises(IpotError, match=f"{folder} can be written by everybody: chmod o-w"):
-        kept.prepare(folder)
+        library_cache.prepare(folder)
     folder.chmod(0o775)
-    kept.prepare(folder)
+    library_cache.prepare(folder)
 
 
 @pytest.mark.parametrize("left", [0, 10, 100, -1])
 def test_one_that_is_cut_short_is_not_loaded(library, left, monkeypatch):
     library.write_bytes(library.read_bytes()[:left])
-    monkeypatch.setattr(kept.ctypes, "CDLL", lambda path: pytest.fail("it was loaded"))
+    monkeypatch.setattr(library_cache.ctypes, "CDLL", lambda path: pytest.fail("it was loaded"))
     with pytest.raises(OSError, match="damaged"):
-        kept.load(library, ())
+        library_cache.load(library, ())
 
 
 @pytest.mark.parametrize("place", [5, -1])
@@ -71,31 +71,31 @@ def test_nor_one_that_was_changed(library, place):
     content = bytearray(library.read_bytes())
     content[place] ^= 1
     library.write_bytes(content)
-    assert not kept.is_whole(library)
+    assert not library_cache.is_whole(library)
 
 
 def test_nor_one_that_others_may_write(library):
     library.chmod(0o720)
-    assert not kept.is_whole(library)
+    assert not library_cache.is_whole(library)
 
 
 def test_nor_a_link_nor_a_pipe(library):
     link, pipe = library.with_name("link.so"), library.with_name("pipe.so")
     link.symlink_to(library)
     os.mkfifo(pipe, 0o700)
-    assert not kept.is_whole(link)
-    assert not kept.is_whole(pipe)  # nor does it wait for somebody to write
+    assert not library_cache.is_whole(link)
+    assert not library_cache.is_whole(pipe)  # nor does it wait for somebody to write
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_nor_one_of_another_user(folder, library):
     os.chown(library, NOBODY, -1)
-    assert not kept.is_whole(library)
+    assert not library_cache.is_whole(library)
     os.chown(library, 0, -1)
     os.chown(folder, NOBODY, -1)
-    assert not kept.is_whole(library)
+    assert not library_cache.is_whole(library)
     with pytest.raises(IpotError, match=f"another user .number {NOBODY}"):
-        kept.prepare(folder)
+        library_cache.prepare(folder)
 
 
 def test_a_link_in_the_place_of_the_folder(tmp_path, folder):
@@ -103,7 +103,7 @@ def test_a_link_in_the_place_of_the_folder(tmp_path, folder):
     other.parent.mkdir()
     other.symlink_to(folder)
     with pytest.raises(IpotError, match="a link"):
-        kept.prepare(other)
+        library_cache.prepare(other)
 
 
 def test_folders_around_it_that_everybody_may_write(anew, monkeypatch, caplog, tmp_path):
@@ -112,17 +112,17 @@ def test_folders_around_it_that_everybody_may_write(anew, monkeypatch, caplog, t
     without(monkeypatch, caplog, f"{tmp_path} can be written by everybody: chmod o-w")
     assert not list(anew.glob("*"))
     tmp_path.chmod(0o1777)  # as /tmp: nobody can rename what is another's
-    kept.prepare(anew)
+    library_cache.prepare(anew)
 
 
 def test_a_workshop_that_a_killed_process_left_is_removed(folder):
     child = os.fork()
     if not child:
-        with kept.workshop(folder):
+        with library_cache.workshop(folder):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     assert len(list(folder.iterdir())) == 1
-    with kept.workshop(folder) as here:
+    with library_cache.workshop(folder) as here:
         assert list(folder.iterdir()) == [here]
         assert mode(here) == 0o700
     assert not list(folder.iterdir())
@@ -132,7 +132,7 @@ def killed_in_a_workshop(folder):
     """A process that dies while it compiles, with its lock."""
     child = os.fork()
     if not child:
-        with lock.locked(folder, "compiling"), kept.workshop(folder) as here:
+        with lock.locked(folder, "compiling"), library_cache.workshop(folder) as here:
             (here / "attend.o").touch()
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
@@ -142,10 +142,10 @@ def killed_in_a_workshop(folder):
 def test_what_a_killed_process_left_goes_though_the_library_is_there(anew, monkeypatch, tmp_path):
     """As where another process made it, or the kill came when it was made."""
     monkeypatch.setenv("CXX", command(tmp_path / "c++", "echo 1"))
-    monkeypatch.setattr(kept, "load", lambda path, names: kept.ctypes.CDLL(None))
-    kept.prepare(anew)
+    monkeypatch.setattr(library_cache, "load", lambda path, names: library_cache.ctypes.CDLL(None))
+    library_cache.prepare(anew)
     assert killed_in_a_workshop(anew) == 2
-    with kept.workshop(anew) as living:
+    with library_cache.workshop(anew) as living:
         assert killed_in_a_workshop(anew) == 3
         assert build.library() is not None
         assert list(anew.iterdir()) == [living]
@@ -161,8 +161,8 @@ def test_a_compiler_that_lives_on_makes_nothing_in_a_workshop_that_is_swept(fold
             (left / "late.o").touch()
         remove(path, **options)
 
-    monkeypatch.setattr(kept.shutil, "rmtree", with_a_compiler)
-    kept.sweep(folder)
+    monkeypatch.setattr(library_cache.shutil, "rmtree", with_a_compiler)
+    library_cache.sweep(folder)
     assert not list(folder.glob(".build*"))
 
 
@@ -231,7 +231,7 @@ def test_a_compiler_that_was_killed_is_not_taken_for_one_without_bf16(
 @pytest.mark.skipif(build._compiler_or_none() is None, reason="there is no C++ compiler")
 def test_two_processes_compile_once(anew, tmp_path, monkeypatch):
     """The second waits for the first, though a process of another moment was killed before."""
-    kept.prepare(anew)
+    library_cache.prepare(anew)
     known = build._compiler()[0]
     text = f'[ $1 = --version ] || echo x >> {tmp_path}/ran; exec {known} "$@"'
     monkeypatch.setenv("CXX", command(tmp_path / "c++", text))

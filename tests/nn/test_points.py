@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ipot.nn.places import spread
+from ipot.nn.points import spread
 
 
 @pytest.mark.parametrize("domain", [((0.0, 1.0),), ((-2.0, 1.0), (5.0, 6.0)), ((0.0, 1.0),) * 3])
