@@ -460,7 +460,7 @@ def test_it_is_the_same_every_time():
 def test_of_many_samples_on_meshes_of_their_own_some_are_taken(monkeypatch):
     monkeypatch.setattr(sample_tables, "CARRIED_SAMPLES", 12)
     data = Ragged(waves(30, (30, 50)))
-    found = tables.tables(data, PLANE)
+    found = sample_tables.tables(data, PLANE)
     assert {len(table) for table in found} == {12}
     assert math.isfinite(score_baselines(data, data, PLANE)["linear (PCA)"].relative_l2)
 

@@ -11,7 +11,7 @@ from ipot.accelerate.cpu import interface
 )
 def test_as_many_threads_as_are_worth_it_and_as_torch_has(monkeypatch, grains, threads):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    assert interface.threads(int(grains * structures.GRAIN)) == threads
+    assert interface.threads(int(grains * interface.GRAIN)) == threads
 
 
 def test_channels_side_by_side_are_not_copied():

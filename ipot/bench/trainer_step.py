@@ -10,10 +10,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ipot.bench.clock import Timing, held_memory, memory_since, time_calls
 from ipot.bench.counts import Work
+from ipot.bench.measuring import Terms, Timing, forget, held_memory, memory_since, time_calls
 from ipot.bench.rows import Row, lacks
-from ipot.bench.terms import Terms, forget
 from ipot.data.dataset import Dataset
 from ipot.device import out_of_memory, reset_peak_memory, synchronize
 from ipot.errors import RunError

@@ -1,7 +1,8 @@
-"""How long a call takes and how much memory it needs, on any device."""
+"""Time and memory of a call, what a device can do at best, and the terms of all measurements."""
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 import time
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import torch
 
-from ipot.device import peak_memory, release_memory, reset_peak_memory, synchronize
+from ipot.device import choose, peak_memory, release_memory, reset_peak_memory, synchronize
+from ipot.errors import DataError
 
 MOST = 1000
 """Calls of one measurement, at most."""
@@ -39,7 +41,7 @@ class Timing:
         return cls(ms=median, low=low, high=high, best=min(times), calls=len(times))
 
     def scaled(self, factor: float | int) -> Timing:
-        """The same for so many times the work."""
+        """The timing of so many times the work."""
         numbers = {name: factor * getattr(self, name) for name in ("ms", "low", "high", "best")}
         return Timing(**numbers, calls=self.calls)
 
@@ -147,3 +149,84 @@ def _group_memory() -> float | None:
         return (int(limit) - int(used)) / 2**30
     except (OSError, ValueError):  # not Linux, another layout, or no limit
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceilings:
+    """Measured, not printed in a data sheet."""
+
+    flops: float
+    """Floating-point operations a second in a large matrix product."""
+    bytes: float
+    """Bytes a second, read and written together, in a large copy."""
+    dtype: str
+    """Of the matrix product: what is quickest on the device."""
+
+
+# Copied bytes and the side of the matrices: large enough for the best rate, quick enough to wait.
+SIZES = {"cuda": (2**31, 8192), "cpu": (2**28, 1536)}
+
+
+def measure_ceilings(device: torch.device, *, seconds: float = 0.5) -> Ceilings:
+    """Time a large copy and a large product, bf16 on a GPU and float32 elsewhere."""
+    size, side = SIZES.get(device.type, SIZES["cpu"])
+    source = torch.zeros(size, dtype=torch.uint8, device=device)
+    target = torch.zeros_like(source)
+    copied = time_calls(lambda: target.copy_(source), device, seconds=seconds)
+    del source, target
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
+    out = torch.empty_like(a)
+    multiplied = time_calls(lambda: torch.mm(a, b, out=out), device, seconds=seconds)
+    return Ceilings(
+        flops=2 * side**3 / (1e-3 * multiplied.best),
+        bytes=2 * size / (1e-3 * copied.best),
+        dtype=str(dtype).removeprefix("torch."),
+    )
+
+
+SECONDS = 10.0
+"""For one measurement, unless said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """The device, the time for each measurement, and the ceilings measured on it."""
+
+    device: torch.device
+    seconds: float
+    top: Ceilings
+    tell: Callable[[str], None] = lambda text: None
+    """Takes remarks on what is measured now."""
+
+    @classmethod
+    def of(
+        cls, device: str, seconds: float, tell: Callable[[str], None] = lambda text: None
+    ) -> Terms:
+        """Measure the ceilings of a device that is named as a user does."""
+        found = check_device(device)
+        check_seconds(seconds)
+        tell("ceilings: a large copy, a large product")
+        top = measure_ceilings(found, seconds=min(0.5, seconds))
+        release_memory()
+        return cls(device=found, seconds=seconds, top=top, tell=tell)
+
+
+def check_device(name: str) -> torch.device:
+    """The device of a name, on which something can be computed."""
+    device = choose(name)
+    if device.type not in ("cpu", "cuda"):
+        raise DataError(f"only cpu and cuda are measured, not {device}: use --device cpu or cuda")
+    return device
+
+
+def check_seconds(seconds: float | int) -> None:
+    """Refuse a time that is none."""
+    if not 0 < seconds < math.inf:
+        raise DataError(f"--seconds must be positive, got {seconds:g}")
+
+
+def forget() -> None:
+    """Let go of what the measurement before has compiled and kept."""
+    torch.compiler.reset()
+    release_memory()

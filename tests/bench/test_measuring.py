@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from ipot.bench import ceilings, clock
-from ipot.bench.clock import Timing
+from ipot.bench import measuring
+from ipot.bench.measuring import Timing
 from ipot.device import peak_memory
 
 CPU = torch.device("cpu")
@@ -32,7 +32,7 @@ class Watch:
 def watch(monkeypatch):
     def make(*costs):
         made = Watch(costs)
-        monkeypatch.setattr(clock.time, "perf_counter", made.perf_counter)
+        monkeypatch.setattr(measuring.time, "perf_counter", made.perf_counter)
         return made
 
     return make
@@ -48,20 +48,20 @@ def test_quartiles():
 def test_the_warm_up_does_not_count(watch):
     # A slow first call is set-up: it leaves as much time for the others as a quick one.
     call = watch(50.0, 0.125)
-    found = clock.time_calls(call, CPU, seconds=2.0)
+    found = measuring.time_calls(call, CPU, seconds=2.0)
     assert (found.ms, found.best, found.calls) == (125, 125, 16)
     # Calls that get quicker for a while, as where something is captured later, are warm-up too.
     call = watch(1.0, *[0.03125] * 6, 0.0078125)
-    found = clock.time_calls(call, CPU, seconds=2.0)
+    found = measuring.time_calls(call, CPU, seconds=2.0)
     assert (found.ms, found.calls) == (7.8125, 256)
-    assert call.calls == 2 + clock.WARM_UP + 256
+    assert call.calls == 2 + measuring.WARM_UP + 256
 
 
 def test_as_many_calls_as_there_is_time_for(watch):
-    assert clock.time_calls(watch(1e-3), CPU, seconds=60.0).calls == clock.MOST
-    assert clock.time_calls(watch(1e-3), CPU, seconds=60.0, most=7).calls == 7
+    assert measuring.time_calls(watch(1e-3), CPU, seconds=60.0).calls == measuring.MOST
+    assert measuring.time_calls(watch(1e-3), CPU, seconds=60.0, most=7).calls == 7
     slow = watch(100.0)
-    assert clock.time_calls(slow, CPU, seconds=1.0) == Timing.of([1e5])
+    assert measuring.time_calls(slow, CPU, seconds=1.0) == Timing.of([1e5])
     assert slow.calls == 2  # set-up, and one that there is no time to repeat
 
 
@@ -69,34 +69,34 @@ def test_memory_above_what_is_held():
     if peak_memory(CPU) is None or not Path("/proc/self/clear_refs").exists():
         pytest.skip("this system does not tell")
     kept = torch.ones(2**25)  # 128 MiB, which are held all along
-    found = clock.peak_of(lambda: torch.ones(2**26).sum(), CPU)  # 256 MiB
+    found = measuring.peak_of(lambda: torch.ones(2**26).sum(), CPU)  # 256 MiB
     assert found.above == pytest.approx(0.25, abs=0.03)
     assert found.peak > 0.37
     assert kept.sum() == 2**25
 
 
 def test_unknown_memory_stays_unknown(monkeypatch):
-    monkeypatch.setattr(clock, "peak_memory", lambda device: None)
-    assert clock.memory_since(1.0, CPU) == clock.Memory(peak=None, above=None)
-    monkeypatch.setattr(clock, "peak_memory", lambda device: 3.0)
-    assert clock.memory_since(None, CPU) == clock.Memory(peak=3.0, above=None)
-    assert clock.memory_since(1.0, CPU) == clock.Memory(peak=3.0, above=2.0)
-    assert clock.memory_since(4.0, CPU) == clock.Memory(peak=3.0, above=0.0)
+    monkeypatch.setattr(measuring, "peak_memory", lambda device: None)
+    assert measuring.memory_since(1.0, CPU) == measuring.Memory(peak=None, above=None)
+    monkeypatch.setattr(measuring, "peak_memory", lambda device: 3.0)
+    assert measuring.memory_since(None, CPU) == measuring.Memory(peak=3.0, above=None)
+    assert measuring.memory_since(1.0, CPU) == measuring.Memory(peak=3.0, above=2.0)
+    assert measuring.memory_since(4.0, CPU) == measuring.Memory(peak=3.0, above=0.0)
 
 
 def test_free_memory_is_less_than_there_is():
-    free = clock.free_memory(CPU)
+    free = measuring.free_memory(CPU)
     if free is None:
         pytest.skip("this system does not tell")
-    total = clock._kilobytes(Path("/proc/meminfo"), "MemTotal")
+    total = measuring._kilobytes(Path("/proc/meminfo"), "MemTotal")
     assert 0 < free < total
 
 
 def test_ceilings_count_both_ways_of_a_copy(monkeypatch):
-    monkeypatch.setitem(ceilings.SIZES, "cpu", (1000, 10))
+    monkeypatch.setitem(measuring.SIZES, "cpu", (1000, 10))
     found = Timing(ms=9.0, low=9.0, high=9.0, best=2.0, calls=3)
-    monkeypatch.setattr(ceilings, "time_calls", lambda call, device, seconds: (call(), found)[1])
-    top = ceilings.measure_ceilings(CPU)
+    monkeypatch.setattr(measuring, "time_calls", lambda call, device, seconds: (call(), found)[1])
+    top = measuring.measure_ceilings(CPU)
     assert top.bytes == pytest.approx(2 * 1000 / 2e-3)
     assert top.flops == pytest.approx(2 * 10**3 / 2e-3)
     assert top.dtype == "float32"

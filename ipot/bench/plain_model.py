@@ -1,4 +1,4 @@
-"""The plain version of the same mathematics, as one writes it down first.
+"""The model without anything that makes it quick, as one writes it down first.
 
 The model as it stands: float32 without the shorter formats of matrix units, eager, softmax(QK)V in
 three operations, every step of a rollout decoded by itself, position features and their projections
@@ -88,8 +88,8 @@ def first_in_pieces(model: Operator, batch: Batch, size: int) -> tuple[float, li
             index = torch.arange(start, min(start + size, batch.size), device=device)
             loss = losses(model, batch.take(index)).sum() / batch.size
             found = torch.autograd.grad(loss, parameters, allow_unused=True)
-            for place, gradient in zip(sums, found, strict=True):
+            for total_gradient, gradient in zip(sums, found, strict=True):
                 if gradient is not None:
-                    place += gradient
+                    total_gradient += gradient
             total += float(loss.detach())
     return total, sums
