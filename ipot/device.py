@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ipot.errors import Unsupported
+from ipot.errors import Unsupported, shown
 
 
 def choose(name: str | torch.device = "auto") -> torch.device:
@@ -22,7 +22,7 @@ def choose(name: str | torch.device = "auto") -> torch.device:
     if isinstance(name, torch.device):
         name = str(name)
     if not isinstance(name, str):
-        raise Unsupported(f"device must be auto, cpu or cuda, got {name!r}")
+        raise Unsupported(f"device must be auto, cpu or cuda, got {shown(name)}")
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():
@@ -30,7 +30,7 @@ def choose(name: str | torch.device = "auto") -> torch.device:
     try:
         return torch.device(name)
     except RuntimeError as error:
-        raise Unsupported(f"unknown device {name!r}; use auto, cpu or cuda") from error
+        raise Unsupported(f"unknown device {shown(name)}; use auto, cpu or cuda") from error
 
 
 def synchronize(device: torch.device) -> None:

@@ -41,6 +41,7 @@ TOKEN = re.compile(r"([0-9a-f]{8})-(\d+)-(\d+)")
 
 _ENDING = re.compile(rf"\.(?:(?P<owner>{TOKEN.pattern})-[0-9a-f]{{8}}|[a-z0-9_]{{8}})\.(?:tmp|old)")
 """Of a temporary name; those of earlier releases do not say whose they are."""
+_TEMPORARY = re.compile(rf"\..+{_ENDING.pattern}")
 _swept: set[str] = set()
 
 
@@ -141,7 +142,7 @@ def temporary_name(path: Path) -> Path:
 
 def is_temporary(name: str) -> bool:
     """True if `atomic` or `temporary_name` made this name, now or before a kill."""
-    return re.fullmatch(rf"\..+{_ENDING.pattern}", name) is not None
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def sweep(path: Path, newest: float) -> None:
@@ -159,26 +160,45 @@ def sweep(path: Path, newest: float) -> None:
                     os.unlink(entry.path)
 
 
-def left_behind(path: Path) -> list[Path]:
-    """Temporary folders of `path` whose processes have died, the oldest first."""
+def sweep_folder(folder: Path) -> None:
+    """Remove temporary files of a folder whose processes have died, whatever they were to be.
+
+    Only those of this machine: nothing else tells that nobody writes them any more.
+    """
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in list(entries):
+            match = _TEMPORARY.fullmatch(entry.name)
+            if match is None or not match["owner"] or process_alive(match["owner"]) is not False:
+                continue
+            if entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):  # another process was quicker
+                    os.unlink(entry.path)
+
+
+def left_behind(path: Path, *, alone: bool = False) -> list[Path]:
+    """Temporary folders of `path` whose processes have died, the oldest first.
+
+    Who is `alone` has a lock that all who make such folders take: no other process is at work.
+    """
     newest = path.parent.stat().st_mtime
     with os.scandir(path.parent) as entries:
         found = [
             (entry.stat(follow_symlinks=False).st_mtime, Path(entry.path))
             for entry in entries
-            if _is_left(entry, _beginning(path), newest) and entry.is_dir(follow_symlinks=False)
+            if _is_left(entry, _beginning(path), newest, alone)
+            and entry.is_dir(follow_symlinks=False)
         ]
     return [folder for _, folder in sorted(found)]
 
 
-def _is_left(entry: os.DirEntry[str], beginning: str, newest: float) -> bool:
+def _is_left(entry: os.DirEntry[str], beginning: str, newest: float, alone: bool = False) -> bool:
     if not entry.name.startswith(f"{beginning}."):
         return False
     match = _ENDING.fullmatch(entry.name[len(beginning) :])
     if match is None:
         return False
     living = process_alive(match["owner"]) if match["owner"] else None
-    if living is None:
+    if living is None and not (alone and match["owner"]):
         # Of another machine, whose processes cannot be asked for. Both times are those that the
         # file system gave, so that a clock of ours that is wrong does not matter.
         return newest - entry.stat(follow_symlinks=False).st_mtime > DAY

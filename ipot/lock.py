@@ -35,6 +35,8 @@ except ImportError:  # Windows
     fcntl = None
 
 NAME = ".lock"
+NAMES = (NAME, f"{NAME}-owner")
+"""With locks of the operating system, and without them."""
 UNSUPPORTED = {
     *(errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP),
 }
@@ -129,11 +131,12 @@ def locked(
 
 
 def sweep(folder: Path) -> None:
-    """Remove the lock that a killed process has left, where nobody has it.
+    """Remove what a killed process has left: temporary files, and its lock where nobody has it.
 
-    For those who only read: whoever takes the lock removes it in any case.
+    For those who only read: whoever takes the lock does the same.
     """
-    if os.path.lexists(folder / NAME):
+    files.sweep_folder(folder)
+    if any(os.path.lexists(folder / name) for name in NAMES):
         # Somebody is at work, or may write here and we may not: theirs to remove.
         with contextlib.suppress(Busy, RunError), locked(folder, "tidying up"):
             pass
@@ -141,8 +144,7 @@ def sweep(folder: Path) -> None:
 
 def is_blank(folder: Path) -> bool:
     """True if a folder holds nothing but what a process leaves that is killed as it begins."""
-    names = (NAME, f"{NAME}-owner")
-    return all(p.name in names or files.is_temporary(p.name) for p in folder.iterdir())
+    return all(p.name in NAMES or files.is_temporary(p.name) for p in folder.iterdir())
 
 
 def _key(folder: Path, name: str) -> _Key:
@@ -179,7 +181,10 @@ def _acquired(
     while True:
         try:
             made += files.make_folder(folder)
-            return _try(folder, name, doing)
+            mine = _try(folder, name, doing)
+            if name == NAME:  # the folder is ours, and not only one entry of it
+                files.sweep_folder(folder)
+            return mine
         except _Taken as taken:
             late = patience is not None and time.monotonic() - start > patience
             if not wait or late:

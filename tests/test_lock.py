@@ -91,7 +91,7 @@ def test_a_killed_process_blocks_nobody(tmp_path, kind):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_lock_of_a_killed_process_is_swept_and_that_of_a_living_one_is_not(tmp_path):
+def test_the_lock_of_a_killed_process_is_swept_and_that_of_a_living_one_is_not(tmp_path, kind):
     with holding(tmp_path) as child:
         lock.sweep(tmp_path)
         assert not attempt(tmp_path)
@@ -102,6 +102,36 @@ def test_the_lock_of_a_killed_process_is_swept_and_that_of_a_living_one_is_not(t
     assert not list(tmp_path.iterdir())
     lock.sweep(tmp_path / "not there")
     assert not list(tmp_path.iterdir())
+
+
+def _take(folder):
+    with locked(folder, "x"):
+        pass
+
+
+@pytest.mark.parametrize("tidy", [lock.sweep, _take])
+def test_temporary_files_of_killed_processes_go_with_their_locks(tmp_path, tidy):
+    def write(ready):
+        with locked(tmp_path, "writing"), files.atomic(tmp_path / "a.json"):
+            ready()
+            signal.pause()
+
+    with in_another_process(write) as child:
+        kept = {
+            files.temporary_name(tmp_path / "mine").name,
+            ".b.json.00000000-1-1-00000000.tmp",  # of a process of another machine
+            ".c.json.abcdefgh.tmp",  # of an earlier release
+            ".d.json.tmp",
+            "e.json",
+        }
+        for name in kept:
+            (tmp_path / name).touch()
+        lock.sweep(tmp_path)
+        assert len(os.listdir(tmp_path)) == len(kept) + 2  # the other process still writes
+        os.kill(child, signal.SIGKILL)
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        tidy(tmp_path)
+    assert set(os.listdir(tmp_path)) == kept
 
 
 def test_what_a_kill_leaves_is_nothing_and_all_else_is_something(tmp_path):

@@ -17,7 +17,7 @@ from ipot.bench.measuring import Terms, forget, free_memory, peak_of, time_calls
 from ipot.bench.rows import OURS, PLAIN, Row, lacks, with_ratios
 from ipot.bench.samples import check_room, random_question
 from ipot.device import out_of_memory
-from ipot.errors import DataError, IpotError, UnknownName, Unsupported
+from ipot.errors import DataError, IpotError, UnknownName, Unsupported, shown
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
 from ipot.recipes import systems
@@ -58,7 +58,9 @@ def rivals(words: str) -> list[str]:
     for name in names:
         if name != PLAIN and name not in registry.names("models"):
             known = ", ".join([PLAIN, *registry.names("models")])
-            raise UnknownName(f"unknown version {name!r} in --against. Known: {known}; or none")
+            raise UnknownName(
+                f"unknown version {shown(name)} in --against. Known: {known}; or none"
+            )
     return [name for name in names if name != "ipot"]
 
 

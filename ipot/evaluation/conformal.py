@@ -31,7 +31,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ipot.data.dataset import check_finite
-from ipot.errors import DataError, Unsupported
+from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal_bounds import ROUNDING, Bounds, read_off
 from ipot.evaluation.interpolation import Scattered, Space, same
 from ipot.seeds import generator
@@ -119,7 +119,7 @@ class Conformal:
             scaled = bool(state["scaled"])
         except KeyError as error:
             raise DataError(
-                f"the saved bounds have no {error.args[0]!r}, only {', '.join(sorted(state))}"
+                f"the saved bounds have no {shown(error.args[0])}, only {', '.join(sorted(state))}"
             ) from error
         for part in parts:
             part.check()

@@ -14,7 +14,7 @@ from torch import Tensor
 from ipot.data.dataset import Dataset, Stacked
 from ipot.data.store import Fields, Report, Store
 from ipot.data.views import Mask
-from ipot.errors import DataError, UnknownName, Unsupported
+from ipot.errors import DataError, UnknownName, Unsupported, shown
 from ipot.samples import Batch
 from ipot.spec import Spec
 
@@ -140,7 +140,7 @@ class Problem(ABC):
     ) -> Dataset:
         """A split as a data set, generated into the store where it is not there yet."""
         if split not in SPLITS:
-            raise UnknownName(f"unknown split {split!r}. Known: {', '.join(SPLITS)}")
+            raise UnknownName(f"unknown split {shown(split)}. Known: {', '.join(SPLITS)}")
         if count < 1:
             raise DataError(f"the {split} split needs at least one sample, got {count}")
         stored = self.storage(resolution, query_resolution)

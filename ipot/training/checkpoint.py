@@ -20,11 +20,11 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from ipot import files, safe_read
-from ipot.errors import RunError
+from ipot.errors import RunError, shown
 from ipot.models._shapes import Shapes
 from ipot.models.base import Operator
 from ipot.training.optimizer import Average
-from ipot.typed_json import from_dict, hints_of, shown
+from ipot.typed_json import from_dict, hints_of
 
 
 def save(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ def load_optimizer(
         known = number.isdecimal() and len(number) < 9 and int(number) < len(parameters)
         if not known or not (value.ndim == 0 or value.shape == parameters[int(number)].shape):
             raise RunError(
-                f"{where}: {key[:80]!r} is not of the optimiser of this model. Put the right file "
+                f"{where}: {shown(key)} is not of the optimiser of this model. Put the right file "
                 "back, or train again."
             )
         state.setdefault(int(number), {})[name] = value

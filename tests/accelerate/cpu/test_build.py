@@ -85,8 +85,10 @@ def compiler():
 
 
 @pytest.mark.usefixtures("compiler")
-def test_a_compiler_with_words_behind_it(anew, monkeypatch):
-    monkeypatch.setenv("CXX", " ".join([*build._compiler(), "-DNOTHING"]))
+def test_a_compiler_with_words_behind_it(anew, monkeypatch, tmp_path):
+    known = shlex.join(build._compiler())
+    text = f'[ "$1 $2" = "-one -two" ] || exit 3; shift 2; exec {known} "$@"'
+    monkeypatch.setenv("CXX", command(tmp_path / "c++", text) + " -one -two")
     assert build.library() is not None
 
 
