@@ -17,8 +17,8 @@ from ipot.data.own_given import at_least_one, flag, near, path_given, refuse_man
 from ipot.device import choose
 from ipot.errors import DataError, RunError, UnknownName, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
+from ipot.evaluation.input_range import ends_of, seen_in_training, warn_unlike
 from ipot.evaluation.predict import predict
-from ipot.evaluation.seen import ends_of, seen_in_training, warn_unlike
 from ipot.labelled.series import Series
 from ipot.models.base import Operator
 from ipot.own.continued import refuse_run

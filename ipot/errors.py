@@ -71,6 +71,10 @@ class Busy(RunError):
     """Another process is at work in the folder; the message names it."""
 
 
+class OutOfMemory(RunError, MemoryError):
+    """A run that does not fit into memory; the message names the settings to lower."""
+
+
 class DiskError(RunError, OSError):
     """The disk took no more, or may not be written to; what was there before is as it was.
 

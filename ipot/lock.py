@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ipot import files, process
+from ipot import files
 from ipot.errors import Busy, RunError
 
 try:
@@ -143,7 +143,7 @@ def sweep(folder: Path) -> None:
 
 
 def is_blank(folder: Path) -> bool:
-    """Whether a folder holds nothing but what a process leaves that is killed as it begins."""
+    """True if a folder holds nothing but what a process leaves that is killed as it begins."""
     return all(p.name in NAMES or files.is_temporary(p.name) for p in folder.iterdir())
 
 
@@ -209,7 +209,7 @@ def _try(folder: Path, name: str, doing: str) -> _Held:
     owner = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "token": process.token(),
+        "token": files.process_token(),
         "doing": doing,
         "since": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
     }
@@ -275,11 +275,11 @@ def _by_file(path: Path, owner: dict[str, Any]) -> _Handle:
         _create(path, owner)
     except FileExistsError:
         found = _read(path.read_bytes()) if path.exists() else {}
-        if process.alive(str(found.get("token"))) is not False:
+        if files.process_alive(str(found.get("token"))) is not False:
             hint = f" If there is no such process any more, remove {path}."
             raise _Taken(found, hint) from None
         # Its process is dead. Of several that see so, one can rename it.
-        aside = path.with_name(f"{path.name}-{process.token()}")
+        aside = path.with_name(f"{path.name}-{files.process_token()}")
         try:
             os.rename(path, aside)
             stale = _read(aside.read_bytes()) == found
@@ -321,7 +321,7 @@ def _words(owner: dict[str, Any]) -> str:
         "".join(c for c in str(owner[k])[:60] if c.isprintable())
         for k in ("pid", "host", "doing", "since")
     )
-    if owner.get("token") == process.token():
+    if owner.get("token") == files.process_token():
         return f"another thread of this process ({doing} since {since})"
     return f"process {pid} on {host} ({doing} since {since})"
 

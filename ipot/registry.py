@@ -95,7 +95,7 @@ def named_in_file(kind: str, name: Any, where: Path | str, *, trusted: bool) -> 
 
 
 def is_dotted_path(name: str) -> bool:
-    """Whether a name can be that of a module inside a package."""
+    """True if a name can be that of a module inside a package."""
     parts = name.split(".")
     return len(parts) > 1 and all(part.isidentifier() for part in parts)
 
@@ -131,6 +131,6 @@ def _module_file(stem: Path) -> Path | None:
 
 
 def _has_imported(kind: str, name: str) -> bool:
-    """Whether the program has imported a module, and it is one of this kind; nothing is run."""
+    """True if the program has imported a module that defines a problem or a model; runs nothing."""
     found = sys.modules.get(name)
     return isinstance(found, ModuleType) and ATTRIBUTES[kind] in vars(found)

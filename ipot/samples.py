@@ -80,13 +80,13 @@ class Sample:
         return _present(self.targets)
 
     def take_points(self, index: Int[Tensor, " n"]) -> Sample:
-        """The same sample seen through some of its input points; grid and edges no longer hold."""
+        """The sample with some of its input points only, and without grid and edges."""
         return replace(
             self, points=self.points[index], values=self.values[index], grid=None, edges=None
         )
 
     def take_queries(self, index: Int[Tensor, " m"]) -> Sample:
-        """The same sample asked at some of its queries."""
+        """The sample with some of its queries only."""
         return replace(
             self,
             queries=self.queries[..., index, :],
@@ -153,7 +153,7 @@ class Batch:
 
     @property
     def asked_where_seen(self) -> bool:
-        """Whether the queries are known to be the input points: grids of one shape are one grid."""
+        """True if queries are known to be the input points: grids of one shape are one grid."""
         return self.grid is not None and self.grid == self.query_grid
 
     @property

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from ipot import files, lock, process
+from ipot import files, lock
 from ipot.errors import Busy, RunError
 from ipot.lock import locked
 
@@ -267,7 +267,7 @@ def test_without_locks_a_file_of_another_machine_is_respected(tmp_path, monkeypa
     (tmp_path / ".lock-owner").write_text(json.dumps(owner))
     with pytest.raises(Busy, match=r"process 1 on far.*remove .*lock-owner"), locked(tmp_path, "x"):
         pass
-    owner["token"] = f"{process.machine()}-{os.getpid()}-1"  # the number was used again
+    owner["token"] = f"{files.machine()}-{os.getpid()}-1"  # the number was used again
     (tmp_path / ".lock-owner").write_text(json.dumps(owner))
     with locked(tmp_path, "x"):
         pass
@@ -283,10 +283,10 @@ def test_a_wrong_clock_does_not_matter(tmp_path, monkeypatch):
 
 
 def test_a_process_is_told_from_a_later_one_with_its_number():
-    me = process.token()
-    assert process.alive(me) is True
+    me = files.process_token()
+    assert files.process_alive(me) is True
     machine, pid, began = me.split("-")
-    assert process.alive(f"{machine}-{pid}-{int(began) + 1}") is False
-    assert process.alive(f"00000000-{pid}-{began}") is None
-    assert process.alive("nonsense") is None
-    assert process.alive(f"{machine}-{2**40}-1") is False
+    assert files.process_alive(f"{machine}-{pid}-{int(began) + 1}") is False
+    assert files.process_alive(f"00000000-{pid}-{began}") is None
+    assert files.process_alive("nonsense") is None
+    assert files.process_alive(f"{machine}-{2**40}-1") is False

@@ -15,9 +15,9 @@ import tyro
 
 from ipot import files, registry
 from ipot.bench import generate, infer, scale, train
+from ipot.bench.measuring import SECONDS, Terms, check_device, check_seconds
 from ipot.bench.rows import PLAIN, Report, Row, geometric_mean
 from ipot.bench.samples import check_count
-from ipot.bench.terms import SECONDS, Terms, check_device, check_seconds
 from ipot.commands.common import parse, say, show, small_if_asked
 from ipot.errors import DataError, shown
 from ipot.recipes.experiment import experiment
@@ -306,7 +306,7 @@ def _check_file(path: Path | None, suffixes: tuple[str, ...] = ()) -> None:
 
 def _show(report: Report, flags: Any) -> None:
     from ipot.report import benchmarks, plots, tables
-    from ipot.report.scaling import scaling
+    from ipot.report.benchmarks import scaling
 
     if flags.json is not None:
         files.write_json(flags.json, report.as_dict())

@@ -1,7 +1,8 @@
-"""Scores of a model on a data set."""
+"""Scores of a model on a data set, and of the forecasts that it is held against."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ipot.data.dataset import Dataset
+from ipot.errors import DataError
 from ipot.evaluation.metrics import relative_l2_of_any_size as relative_l2
 from ipot.evaluation.metrics import squared_error, unit_of
 from ipot.evaluation.predict import predictions
@@ -80,6 +82,29 @@ def score(pairs) -> Scores:
         rmse_per_time=_root_mean(squares, count).tolist(),
         weighted_relative_l2=torch.cat(weighted).mean().item() if weighted else None,
     )
+
+
+def score_references(
+    references: Mapping[str, Tensor], data: Dataset, *, batch: int = 16
+) -> dict[str, Scores]:
+    """The scores of named forecasts (S, T, M, K) for the samples of a data set."""
+    return {name: score(_pairs(name, f, data, batch)) for name, f in references.items()}
+
+
+def leads(steps: int) -> list[int]:
+    """The steps worth a column: powers of two, and the last."""
+    powers = [2**k for k in range(steps.bit_length()) if 2**k <= steps]
+    return powers if powers[-1] == steps else [*powers, steps]
+
+
+def _pairs(name: str, forecast: Tensor, data: Dataset, batch: int) -> Iterator[tuple]:
+    """Forecast, truth, mask and weights, some samples at a time."""
+    if len(forecast) != len(data):
+        raise DataError(f"{name} forecasts {len(forecast)} samples, the data have {len(data)}")
+    for start in range(0, len(data), batch):
+        stop = min(start + batch, len(data))
+        piece = data.batch(torch.arange(start, stop, device=forecast.device))
+        yield forecast[start:stop], piece.truth, piece.query_mask, piece.weights
 
 
 def _root_mean(squares: list[tuple[Tensor, float]], count: Any) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,6 +17,9 @@ from ipot.models._tensors import batch_of, config_for, spec_for
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
 
+Model = TypeVar("Model", bound="Operator")
+# Not `typing.Self`, which run-time checks of types refuse in a class that they do not decorate.
+
 
 class Operator(nn.Module, ABC):
     """A map from an input function on any points to an output function at any queries."""
@@ -24,8 +27,8 @@ class Operator(nn.Module, ABC):
     needs: frozenset[Need] = frozenset()
     """Structure that the model cannot do without."""
     replayable: bool = False
-    """Whether answering is the same sequence of operations for all inputs of a size; a model that
-    solves or searches on its way is not."""
+    """True if answering is the same sequence of operations for all inputs of a size; not so for a
+    model that solves or searches on its way."""
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()
@@ -35,7 +38,7 @@ class Operator(nn.Module, ABC):
 
     @classmethod
     def for_tensors(
-        cls,
+        cls: type[Model],
         domain: Sequence[tuple[float, float]],
         *,
         inputs: int = 1,
@@ -47,7 +50,7 @@ class Operator(nn.Module, ABC):
         shape: Sequence[int] = (),
         same_points: bool = False,
         **settings: Any,
-    ) -> Self:
+    ) -> Model:
         """A model for a loop of one's own, which is called by `at` with plain tensors.
 
         `domain` are the least and the largest value of each coordinate of the points; `inputs`,
@@ -123,7 +126,7 @@ class Operator(nn.Module, ABC):
         spec.require(type(self).__name__, self.needs)
 
     def _fixed(self, data: Dataset) -> bool:
-        """Whether all samples have the same points, as many as the problem says."""
+        """True if all samples have the same points, as many as the problem says."""
         first = data[0].points
         count = torch.Size(self.spec.shape).numel() if self.spec.shape else len(first)
         same = all(_alike(first, data[i].points) for i in range(len(data)))
@@ -155,7 +158,7 @@ class OneStep(Operator):
         """The fields one step ahead, at the queries (B or 1, M, E) of a batch."""
 
     def forward(self, batch: Batch) -> Float[Tensor, "B 1 M K"]:
-        """The same with an axis for the time."""
+        """The answer with an axis for the time."""
         if self.steps(batch.times) != [1]:
             raise Unsupported(
                 f"{type(self).__name__} answers at one time, dt={self.spec.dt}, and was asked for "

@@ -16,7 +16,7 @@ from ipot.data.own_units import counted_by
 from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
-from ipot.evaluation.seen import ends_of, seen_in_training, warn_unlike
+from ipot.evaluation.input_range import ends_of, seen_in_training, warn_unlike
 from ipot.labelled.series import Series
 from ipot.models.base import Operator
 from ipot.own.answered import answered, calibrated, pieces

@@ -97,7 +97,7 @@ class Problem(ABC):
         return None
 
     def with_steps(self, steps: int) -> Problem:
-        """The same problem with another horizon."""
+        """The problem with another horizon."""
         raise Unsupported(f"{self.name} is steady: it has no steps to take, so leave {steps} out")
 
     def references(self, data: Dataset, split: str) -> dict[str, Tensor]:
@@ -174,7 +174,7 @@ class Problem(ABC):
 
 
 def same_points(data: Dataset) -> bool:
-    """Whether every query of every sample is the input point of the same row."""
+    """True if every query of every sample is the input point of the same row."""
     if not isinstance(data, Stacked):
         return False
     points, queries = data.data.points, data.data.queries
@@ -226,7 +226,7 @@ class GridProblem(Problem):
         return [r for r in range(2 + self._closed, self.nodes + 1) if self.thins(self.nodes, r)]
 
     def thins(self, fine: int, coarse: int) -> bool:
-        """Whether the coarse grid is every k-th node of the fine one, along every axis."""
+        """True if the coarse grid is every k-th node of the fine one, along every axis."""
         if not 1 < coarse <= fine or (fine - self._closed) % (coarse - self._closed):
             return False
         step = (fine - self._closed) // (coarse - self._closed)

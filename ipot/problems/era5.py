@@ -104,7 +104,7 @@ class Era5(Globe):
         return choose(self.landsea)
 
     def thins(self, fine: int, coarse: int) -> bool:
-        """Whether the coarse grid is every k-th line of the fine one, from north and west on."""
+        """True if the coarse grid is every k-th line of the fine one, from north and west on."""
         if not self.area:
             return super().thins(fine, coarse)
         return 1 < coarse <= fine and fine % coarse == 0 and min(self.shape(coarse)) > 1

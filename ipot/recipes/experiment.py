@@ -25,15 +25,15 @@ from ipot.device import choose
 from ipot.errors import IpotError, RunError, UnknownName, Unsupported, shown
 from ipot.lock import locked
 from ipot.models import _shapes as shapes
-from ipot.models._globe import place, seen_spec
 from ipot.models._shapes import refuse_beyond_memory
-from ipot.models._wrappers import wrap
+from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes import default, paper, systems
 from ipot.recipes.sizes import refuse_data, refuse_sizes, refuse_training
 from ipot.spec import Need, Spec
 from ipot.training import checkpoint
+from ipot.training.checkpoint import result_from
 from ipot.training.distributed import (
     PATIENCE,
     World,
@@ -45,7 +45,6 @@ from ipot.training.distributed import (
 from ipot.training.journal import Progress
 from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
-from ipot.training.state import result_from
 from ipot.training.trainer import Result, Trainer
 from ipot.training.unroll import examine as examine_pieces
 from ipot.typed_json import from_value
@@ -220,7 +219,7 @@ def build_model(
         except (ValueError, TypeError, RuntimeError) as error:
             raise RunError(f"the settings of {name} do not fit {spec.name}: {error}") from error
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
-    return place(wrap(inner, statistics or Statistics.identity(*sizes)), spec)
+    return wrap_globe(wrap(inner, statistics or Statistics.identity(*sizes)), spec)
 
 
 def able(spec: Spec, besides: str = "") -> str:

@@ -54,7 +54,7 @@ def draw_curve(
     title: str | None = None,
     reference: Mapping[str, Number] | None = None,
 ) -> None:
-    """The same inside a panel that exists."""
+    """Draw curves into axes that exist; `curve` says what the arguments mean."""
     if not series:
         raise DataError("a curve needs at least one series, got none")
     for i, (name, (x, y)) in enumerate(series.items()):

@@ -22,7 +22,7 @@ from ipot.training.fixed import FixedMesh
 from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
 from ipot.training.step import Step
-from ipot.training.update import make_optimizer
+from ipot.training.optimizer import make_optimizer
 from training.toys import CPU, SPEC, TINY, model, packed, ragged, stacked
 
 PLAIN = replace(TINY, lifted=False, decoder="narrow", local=False)
@@ -293,7 +293,7 @@ def steps(kind, *, fix, config=PLAIN, poison=False):
         settings,
         device=CPU,
         precision="float64",
-        kind=kind,
+        mode=kind,
         world=World(),
     )
     fixed = FixedMesh(network, draws, cast=False) if fix else None
@@ -308,7 +308,7 @@ def steps(kind, *, fix, config=PLAIN, poison=False):
     if fixed:
         fixed.release()
     step.close()
-    assert step.kind == kind
+    assert step.mode == kind
     return [step.loss_sum.clone(), *(p.detach().clone() for p in network.parameters())]
 
 

@@ -7,7 +7,7 @@ import torch
 
 from ipot.accelerate.cpu import attention as native
 from ipot.accelerate.cpu.build import why_not
-from ipot.accelerate.cpu.reach import available
+from ipot.accelerate.cpu.interface import available
 from ipot.nn import blockwise
 from ipot.nn.paths import attention_path, path_of, plain_attention
 

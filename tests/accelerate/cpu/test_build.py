@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from ipot.bench.rows import lacks
-from ipot.accelerate.cpu import build, kept
+from ipot.accelerate.cpu import build, library_cache
 from ipot.nn.paths import attend, path_of
 
 SCORES = torch.randn(1, 300, 16), torch.randn(2, 400, 32)
@@ -105,7 +105,7 @@ def test_a_library_of_somebody_else_is_not_loaded_but_made_again(anew, tmp_path)
     subprocess.run([*build._compiler(), *flags, str(source)], check=True)
     assert build.library() is not None
     assert not ran.exists()
-    assert kept.is_whole(target)
+    assert library_cache.is_whole(target)
 
 
 @pytest.mark.usefixtures("compiler")

@@ -8,7 +8,7 @@ import torch
 
 from ipot.accelerate.cpu import attention as native
 from ipot.accelerate.cpu.build import call, why_not_bf16
-from ipot.accelerate.cpu.structures import Problem, rows
+from ipot.accelerate.cpu.interface import Problem, rows
 from ipot.nn import paths
 from ipot.nn.paths import attention_path, plain_attention
 from ipot.nn.streaming import Chunks, attend_chunks

@@ -8,7 +8,7 @@ from torch import nn
 
 from ipot.accelerate.cpu import mesh as kernels
 from ipot.accelerate.cpu.build import why_not
-from ipot.accelerate.cpu.reach import available
+from ipot.accelerate.cpu.interface import available
 from ipot.nn import mesh
 from ipot.nn.attention import MultiHead
 from ipot.nn.folded import Known

@@ -9,7 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ipot.errors import Unsupported
 from ipot.accelerate.cpu import attention, project
 from ipot.accelerate.cpu.build import why_not, why_not_bf16
-from ipot.accelerate.cpu.reach import available, exact, readable, rounds, served
+from ipot.accelerate.cpu.interface import available, exact, readable, rounds, served
 from ipot.nn import swift
 from ipot.nn.attention import AttentionBlock, MultiHead
 from ipot.nn.fourier import FourierFeatures
@@ -202,7 +202,7 @@ def test_memory_that_there_is_not():
     import ctypes
 
     from ipot.accelerate.cpu.build import call
-    from ipot.accelerate.cpu.structures import Problem, rows
+    from ipot.accelerate.cpu.interface import Problem, rows
 
     x = torch.zeros(1, 1, 1)
     parts = [rows(x)] * 3

@@ -10,7 +10,7 @@ from torch import nn
 from ipot.accelerate import cuda as kernels
 from ipot.nn.fourier import FourierFeatures
 from ipot.nn.points import Lift
-from ipot.nn.precise import Precise
+from ipot.nn.mlp import Precise
 from ipot.nn.split import Split, project
 
 pytestmark = [
