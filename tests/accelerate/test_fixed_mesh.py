@@ -7,7 +7,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path
+from ipot.training.fixed import FixedMesh
 from torch import nn
+from training.toys import CPU, SPEC, TINY, model, packed, ragged, stacked
 
 from ipot.data.dataset import Stacked
 from ipot.errors import DataError
@@ -15,15 +18,12 @@ from ipot.models import _attentive
 from ipot.models.transformer import Config as TransformerConfig
 from ipot.models.transformer import Transformer
 from ipot.nn import fourier
-from ipot.nn.paths import attention_path
 from ipot.training.distributed import World
 from ipot.training.draws import Draws
-from ipot.training.fixed import FixedMesh
 from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
 from ipot.training.step import Step
 from ipot.training.optimizer import make_optimizer
-from training.toys import CPU, SPEC, TINY, model, packed, ragged, stacked
 
 PLAIN = replace(TINY, lifted=False, decoder="narrow", local=False)
 CONFIGS = {"lifted": TINY, "plain": PLAIN}

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path
 from torch import nn
 
 from ipot.accelerate import cuda as kernels
 from ipot.nn import fused
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.paths import attention_path
 
 rows = pytest.importorskip("ipot.accelerate.cuda.rows", reason="Triton is not installed")
 

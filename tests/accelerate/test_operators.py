@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path
 from torch import nn
 
 from ipot.accelerate import cuda as kernels
@@ -12,7 +13,6 @@ from ipot.accelerate.cuda import interpreted
 from ipot.models.base import Latent
 from ipot.models.ipot import IPOT, Config
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.paths import attention_path
 from ipot.samples import Batch
 from ipot.spec import Spec
 

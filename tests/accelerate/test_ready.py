@@ -6,6 +6,8 @@ from copy import deepcopy
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path
+from ipot.nn.split import Split
 from torch import nn
 
 from ipot.accelerate.cpu import build
@@ -13,8 +15,6 @@ from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
 from ipot.nn import mesh, ready
 from ipot.nn.fourier import FourierFeatures
-from ipot.nn.paths import attention_path
-from ipot.nn.split import Split
 
 
 def made(calls):

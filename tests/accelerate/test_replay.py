@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path
 
 from ipot.evaluation import replay
 from ipot.evaluation.predict import predict
 from ipot.models.ipot import IPOT, Config
-from ipot.nn.paths import attention_path
 from ipot.samples import Batch
 from ipot.spec import Spec
 

@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path, path_of, plain_attention
 
 from ipot.accelerate.cpu import attention as native
 from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
 from ipot.nn import blockwise
-from ipot.nn.paths import attention_path, path_of, plain_attention
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 

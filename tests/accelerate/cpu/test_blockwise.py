@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from ipot.nn.paths import attend, attend_narrow, attention, attention_path, path_of, plain_attention
+from ipot.nn.streaming import attend_with_lse, gradients
 
 from ipot.nn import blockwise
 from ipot.nn.fourier import FourierFeatures
-from ipot.nn.paths import attend, attend_narrow, attention, attention_path, path_of, plain_attention
-from ipot.nn.streaming import attend_with_lse, gradients
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
 

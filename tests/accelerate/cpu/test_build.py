@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from ipot.bench.rows import lacks
-from ipot.accelerate.cpu import build, library_cache
 from ipot.nn.paths import attend, path_of
+
+from ipot.accelerate.cpu import build, library_cache
+from ipot.bench.rows import lacks
 
 SCORES = torch.randn(1, 300, 16), torch.randn(2, 400, 32)
 

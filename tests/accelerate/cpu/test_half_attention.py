@@ -5,13 +5,13 @@ import math
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path, plain_attention
+from ipot.nn.streaming import Chunks, attend_chunks
 
 from ipot.accelerate.cpu import attention as native
 from ipot.accelerate.cpu.build import call, why_not_bf16
 from ipot.accelerate.cpu.interface import Problem, rows
 from ipot.nn import paths
-from ipot.nn.paths import attention_path, plain_attention
-from ipot.nn.streaming import Chunks, attend_chunks
 
 pytestmark = pytest.mark.skipif(
     why_not_bf16() is not None, reason=f"no kernels in bf16: {why_not_bf16()}"

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path
 
-from ipot.bench.infer import Question, _asked, _settings
-from ipot.evaluation.predict import predict
 from ipot.accelerate.cpu import attention
 from ipot.accelerate.cpu.build import why_not_bf16
+from ipot.bench.infer import Question, _asked, _settings
+from ipot.evaluation.predict import predict
 from ipot.nn import paths
-from ipot.nn.paths import attention_path
 from ipot.recipes.experiment import build
 
 pytestmark = [

@@ -2,17 +2,17 @@
 
 import pytest
 import torch
+from ipot.nn.fused import project
+from ipot.nn.mesh import Laid
+from ipot.nn.paths import attention_path
+from ipot.nn.ready import project_mesh, project_points
+from ipot.nn.split import sums_of
 from torch import nn
 
 from ipot.accelerate.cpu import halves
 from ipot.accelerate.cpu.build import why_not_bf16
 from ipot.nn import mesh, swift
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.fused import project
-from ipot.nn.mesh import Laid
-from ipot.nn.paths import attention_path
-from ipot.nn.ready import project_mesh, project_points
-from ipot.nn.split import sums_of
 from tests.accelerate.cpu import test_mesh as meshes
 from tests.accelerate.cpu.test_block import drawn
 from tests.accelerate.cpu.test_project import FEATURES, exactly, points_of

@@ -11,11 +11,11 @@ import threading
 import time
 
 import pytest
+from native.test_build import command, without
 
 from ipot import lock
-from ipot.errors import IpotError
 from ipot.accelerate.cpu import build, library_cache
-from native.test_build import command, without
+from ipot.errors import IpotError
 
 NOBODY = 65534
 

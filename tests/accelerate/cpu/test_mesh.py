@@ -4,6 +4,9 @@ from copy import deepcopy
 
 import pytest
 import torch
+from ipot.nn.folded import Known
+from ipot.nn.paths import attention_path, plain_attention
+from ipot.nn.split import Split, sums_of
 from torch import nn
 
 from ipot.accelerate.cpu import mesh as kernels
@@ -11,9 +14,6 @@ from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
 from ipot.nn import mesh
 from ipot.nn.attention import MultiHead
-from ipot.nn.folded import Known
-from ipot.nn.paths import attention_path, plain_attention
-from ipot.nn.split import Split, sums_of
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 

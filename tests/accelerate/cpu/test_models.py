@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path
 
-from ipot.bench.infer import Question, _asked, _settings
 from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
+from ipot.bench.infer import Question, _asked, _settings
 from ipot.nn import paths
-from ipot.nn.paths import attention_path
 from ipot.recipes.experiment import build
 
 pytestmark = [

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path
 from torch import nn
 
 from ipot.accelerate.cpu import project
 from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
 from ipot.nn.fourier import FourierFeatures
-from ipot.nn.paths import attention_path
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 

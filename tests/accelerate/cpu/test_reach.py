@@ -3,18 +3,18 @@
 import pytest
 import torch
 import torch.autograd.forward_ad as forward
+from ipot.nn.paths import attend, attention_path
+from ipot.nn.split import Split
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ipot.errors import Unsupported
 from ipot.accelerate.cpu import attention, project
 from ipot.accelerate.cpu.build import why_not, why_not_bf16
 from ipot.accelerate.cpu.interface import available, exact, readable, rounds, served
+from ipot.errors import Unsupported
 from ipot.nn import swift
 from ipot.nn.attention import AttentionBlock, MultiHead
 from ipot.nn.fourier import FourierFeatures
-from ipot.nn.paths import attend, attention_path
-from ipot.nn.split import Split
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 

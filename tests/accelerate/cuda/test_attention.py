@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from ipot.nn.paths import attend, attend_narrow, attention_path
 
 from ipot.accelerate import cuda as kernels
-from ipot.nn.paths import attend, attend_narrow, attention_path
 
 pytestmark = [
     pytest.mark.plain,  # the hook that checks shapes would wrap the kernels themselves

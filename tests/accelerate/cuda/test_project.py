@@ -5,13 +5,13 @@ import math
 
 import pytest
 import torch
+from ipot.nn.split import Split, project
 from torch import nn
 
 from ipot.accelerate import cuda as kernels
 from ipot.nn.fourier import FourierFeatures
 from ipot.nn.points import Lift
 from ipot.nn.mlp import Precise
-from ipot.nn.split import Split, project
 
 pytestmark = [
     pytest.mark.plain,  # the hook that checks shapes would wrap the kernels themselves

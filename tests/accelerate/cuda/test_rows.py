@@ -3,11 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from ipot.nn.paths import attend
 
 from ipot.accelerate import cuda as kernels
 from ipot.errors import Unsupported
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.paths import attend
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if not kernels.available(DEVICE):

@@ -4,12 +4,12 @@ import copy
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path
 from torch import nn
 
 from ipot.accelerate import cuda as kernels
 from ipot.nn import fused
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.paths import attention_path
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if not kernels.available(DEVICE):
