@@ -27,12 +27,13 @@ check: $(VENV)/.dev docs   ## format, lint, types, import layers, documentation
 	$(BIN)/pyrefly check
 	$(BIN)/lint-imports
 
-# Two sessions: shapes are checked by a hook that torch.compile cannot trace through, and that raises
-# errors of its own where some tests look for ours.
+# Two sessions: shapes are checked by a hook that torch.compile cannot trace through, that raises
+# errors of its own where some tests look for ours, and that doubles the time of long tests. Then a
+# minute of the campaign, a quarter of which is preparation.
 tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m "not (compile or plain or slow)" --jaxtyping-packages=ipot,beartype.beartype
 	$(BIN)/python -m pytest -n 2 -m "(compile or plain) and not slow"
-	$(BIN)/python -m campaign --minutes 1 --seed 0 --cases 120 --no-ledger
+	$(BIN)/python -m campaign --minutes 0.75 --seed 0 --cases 120 --no-ledger
 
 # Minutes unless HOURS says otherwise; SEED goes on where that seed stopped.
 campaign: $(VENV)/.dev   ## kill, starve and mislead the package for MINUTES (default 5) or HOURS, and count what came of it
