@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ipot.accelerate.target import Target
 from ipot.data.statistics import Statistics
 from ipot.models._globe import place, seen_spec
 from ipot.models._wrappers import wrap
@@ -175,3 +176,14 @@ def distance(
 
     assert found.keys() == exact.keys()
     return {n: float((found[n].cpu().double() - t).norm()) / size(n) for n, t in exact.items()}
+
+
+def target(
+    attention: str = "auto",
+    *,
+    training: bool = True,
+    products: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+) -> Target:
+    """What functions are given that an accelerated layer has of its own."""
+    return Target(torch.device(device), products, training, attention)
