@@ -11,8 +11,8 @@ from campaign.attack import Lost, Place, nth_case
 from campaign.attacks import _builds, _operations, _prepared, kills
 from campaign.attacks._victim import Foreign, Victim
 from ipot import files
-from ipot.errors import DataError
 from ipot.accelerate.cpu import build
+from ipot.errors import DataError
 from ipot.training import checkpoint, journal
 
 pytestmark = pytest.mark.plain

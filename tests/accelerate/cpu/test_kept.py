@@ -237,7 +237,8 @@ def test_two_processes_compile_once(anew, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", command(tmp_path / "c++", text))
     code = (
         "from ipot.accelerate.cpu import build; "
-        "build.FLAGS = tuple('-O0' if f == '-O3' else f for f in build.FLAGS); assert build.library() is not None"
+        "build.FLAGS = tuple('-O0' if f == '-O3' else f for f in build.FLAGS); "
+        "assert build.library() is not None"
     )
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     assert [process.wait(timeout=120) for process in started] == [0, 0]
