@@ -13,12 +13,12 @@ import torch
 from ipot.data import fill
 from ipot.data.own import Dataset, Layout
 from ipot.data.own_arrays import array as own_array
-from ipot.data.own_given import at_least_one, flag, near, path_given, refuse_many_steps, shown
+from ipot.data.own_given import at_least_one, flag, near, path_given, refuse_many_steps
 from ipot.device import choose
-from ipot.errors import DataError, RunError, UnknownName, Unsupported
+from ipot.errors import DataError, RunError, UnknownName, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
+from ipot.evaluation.input_range import ends_of, seen_in_training, warn_unlike
 from ipot.evaluation.predict import predict
-from ipot.evaluation.seen import ends_of, seen_in_training, warn_unlike
 from ipot.labelled.series import Series
 from ipot.models.base import Operator
 from ipot.own.continued import refuse_run
@@ -185,14 +185,14 @@ def load(
     place, path = choose(device), path_given("path", path)
     trusted, edited = flag("trusted", trusted), flag("edited", edited)
     if weights not in WEIGHTS_OF_A_RUN:
-        raise UnknownName(f"unknown weights {weights!r}. Known: {', '.join(WEIGHTS_OF_A_RUN)}")
+        raise UnknownName(f"unknown weights {shown(weights)}. Known: {', '.join(WEIGHTS_OF_A_RUN)}")
     refuse_run(path)
     _refuse_no_model(path)
     if looks_saved(path):
         if weights != "best":
             raise Unsupported(
-                f"weights={weights!r} is for the folder of a run, and {path} is a saved model, "
-                "which has its best weights alone: leave it out"
+                f"weights={shown(weights)} is for the folder of a run, and {path} is a saved "
+                "model, which has its best weights alone: leave it out"
             )
         return _fitted(path, place, trusted=trusted, edited=edited)
     model, settings = restore(path, place, weights, trusted=trusted)
@@ -256,6 +256,7 @@ def _grids(problem: Problem) -> str:
 def _alone(sample: Sample) -> Batch:
     """A sample as a batch of one, of the same memory."""
     given: dict[str, Any] = {f.name: getattr(sample, f.name) for f in fields(sample)}
+    del given["units"]  # a batch has none
     for name, value in given.items():
         if isinstance(value, torch.Tensor) and name != "edges":
             given[name] = value.unsqueeze(0)

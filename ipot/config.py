@@ -13,8 +13,8 @@ from typing import Any, get_args
 import torch
 
 from ipot import files, safe_read
-from ipot.errors import IpotError, RunError
-from ipot.typed_json import from_value, hints_of, shown
+from ipot.errors import IpotError, RunError, shown
+from ipot.typed_json import from_value, hints_of
 from ipot.version import __version__
 
 LARGEST = 1 << 22

@@ -13,7 +13,7 @@ import typing
 from enum import Enum
 from typing import Any, Literal
 
-from ipot.errors import RunError
+from ipot.errors import RunError, shown
 
 Words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 MOST_ENTRIES = 100_000
@@ -111,11 +111,3 @@ def _words(hint: Any) -> str:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return f"one of {', '.join(hint.__members__)}"
     return Words.get(hint, str(hint))
-
-
-def shown(value: Any) -> str:
-    """A value for a message, cut short."""
-    if isinstance(value, list | tuple) and len(value) > 60:
-        return f"a list of {len(value)} entries"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -23,7 +23,7 @@ from torch import Tensor
 from ipot.accelerate import cuda
 from ipot.accelerate.cpu import attention as native
 from ipot.accelerate.cpu import blockwise
-from ipot.accelerate.cpu.reach import available, exact, rounds
+from ipot.accelerate.cpu.interface import available, exact, rounds
 from ipot.accelerate.target import Target
 from ipot.nn.attention import attention as plain_attention
 from ipot.nn.attention import join_heads, split_heads

@@ -10,7 +10,7 @@ import tyro
 
 from ipot.commands.common import Folder, Generation, emit, parse, show
 from ipot.data.store import Store
-from ipot.evaluation.references import leads
+from ipot.evaluation.evaluate import leads
 from ipot.recipes.studies import Answer, Question, ask
 
 

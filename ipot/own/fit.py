@@ -19,7 +19,7 @@ from ipot.data.own import Dataset
 from ipot.data.own_given import flag
 from ipot.data.own_units import spans_held
 from ipot.data.statistics import Moments, Statistics
-from ipot.device import choose
+from ipot.device import choose, use_quickest
 from ipot.errors import DataError
 from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import Scores, evaluate
@@ -38,7 +38,6 @@ from ipot.own.sizing import Plan, plan, refuse_misspelt, refuse_settings
 from ipot.own.sources import PLACES, SERIES, Source, opened
 from ipot.own.surrogate import Fitted
 from ipot.recipes.experiment import build_model
-from ipot.threads import use_quickest
 from ipot.training import checkpoint
 from ipot.training.objective import BalancedL2, Objective
 from ipot.training.settings import Training

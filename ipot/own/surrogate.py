@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from ipot.data.own import Dataset, Layout
-from ipot.data.own_given import is_whole, path_given, shown
-from ipot.errors import DataError, Unsupported
+from ipot.data.own_given import is_whole, path_given
+from ipot.data.own_units import counted_by
+from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
-from ipot.evaluation.seen import ends_of, seen_in_training, warn_unlike
+from ipot.evaluation.input_range import ends_of, seen_in_training, warn_unlike
 from ipot.labelled.series import Series
 from ipot.models.base import Operator
 from ipot.own.answered import answered, calibrated, pieces
@@ -155,7 +156,9 @@ class Fitted:
         Where a channel is counted from an offset, errors are relative to what is left of it, and
         root mean squares are in the units of the model (`layout`).
         """
-        data = self._fitting(data)
+        # Targets that are tiny in the units of the model would be zero in float32, and errors
+        # relative to them absolute.
+        data = self._fitting(data, wide=("targets",))
         device = self.device
         return evaluate(self.model, data.data.to(device), device=device, finite=True)
 
@@ -176,16 +179,17 @@ class Fitted:
                 f"sample must be an ipot.Sample, like data[0], got {type(sample).__name__}"
             )
         refuse_other_sample(self.spec, sample)
+        sample = counted_by(sample, self.layout)
         path = None if path is None else path_given("path", path)
         which = channel
         if isinstance(channel, str) and channel in self.spec.outputs:
             which = self.spec.outputs.index(channel)
         if isinstance(which, str) or not is_whole(which):
             raise DataError(
-                f"channel={channel!r} is no output. Known: {', '.join(self.spec.outputs)}"
+                f"channel={shown(channel)} is no output. Known: {', '.join(self.spec.outputs)}"
             )
         if not is_whole(time):
-            raise DataError(f"time must be the number of one, like 0 or -1, got {time!r}")
+            raise DataError(f"time must be the number of one, like 0 or -1, got {shown(time)}")
         answer = torch.from_numpy(in_given_units(self.layout, self.answers([sample])[0]))
         seen = in_shown_units(self.layout, sample)
         figure = plots.fields(seen, answer, spec=self.spec, channel=which, time=time)
@@ -270,7 +274,10 @@ class Fitted:
         data = self._fitting(data)
         own, other = times_of(self.spec, self.layout, None), data[0].times
         if len(own) != len(other) or not np.allclose(own, other):
-            raise DataError(f"the model answers at the times {own}, the data are at {other}")
+            raise DataError(
+                f"data have the times {other}, and bounds are made at those of training, {own}: "
+                "give targets at these times"
+            )
         self.bounds = calibrated(self.model, data)
 
     def refuse_level(self, interval: float | None) -> None:
@@ -300,7 +307,7 @@ class Fitted:
             )
         return self.bounds
 
-    def _fitting(self, data: Dataset) -> Dataset:
+    def _fitting(self, data: Dataset, wide: Sequence[str] = ()) -> Dataset:
         """Data as the model counts them, or a refusal where they are of another kind."""
         if not isinstance(data, Dataset):
             raise DataError(
@@ -309,4 +316,4 @@ class Fitted:
             )
         refuse_other_kind(self.spec, data.spec)
         refuse_other_layout(self.spec, self.layout, data.layout)
-        return data.like(self.layout)
+        return data.like(self.layout, wide=wide)

@@ -22,18 +22,18 @@ from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.data.store import Store
 from ipot.device import choose
-from ipot.errors import IpotError, RunError, UnknownName, Unsupported
+from ipot.errors import IpotError, RunError, UnknownName, Unsupported, shown
 from ipot.lock import locked
 from ipot.models import _shapes as shapes
-from ipot.models._globe import place, seen_spec
 from ipot.models._shapes import refuse_beyond_memory
-from ipot.models._wrappers import wrap
+from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes import default, paper, systems
 from ipot.recipes.sizes import refuse_data, refuse_sizes, refuse_training
 from ipot.spec import Need, Spec
 from ipot.training import checkpoint
+from ipot.training.checkpoint import result_from
 from ipot.training.distributed import (
     PATIENCE,
     World,
@@ -45,10 +45,9 @@ from ipot.training.distributed import (
 from ipot.training.journal import Progress
 from ipot.training.objective import RelativeL2
 from ipot.training.settings import Training
-from ipot.training.state import result_from
 from ipot.training.trainer import Result, Trainer
 from ipot.training.unroll import examine as examine_pieces
-from ipot.typed_json import from_value, shown
+from ipot.typed_json import from_value
 
 PRESETS = ("default", "paper")
 
@@ -164,7 +163,7 @@ def _kinds(problem_name: str, model_name: str, where: str) -> tuple[Any, Any]:
 def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Experiment:
     """The settings of a preset, to be changed with `dataclasses.replace`."""
     if preset not in PRESETS:
-        raise UnknownName(f"unknown preset {preset!r}. Known: {', '.join(PRESETS)}")
+        raise UnknownName(f"unknown preset {shown(preset)}. Known: {', '.join(PRESETS)}")
     model = model if "." in model else model.replace("-", "_").lower()
     found = registry.find("problems", problem)
     module = registry.module("models", model)
@@ -220,7 +219,7 @@ def build_model(
         except (ValueError, TypeError, RuntimeError) as error:
             raise RunError(f"the settings of {name} do not fit {spec.name}: {error}") from error
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
-    return place(wrap(inner, statistics or Statistics.identity(*sizes)), spec)
+    return wrap_globe(wrap(inner, statistics or Statistics.identity(*sizes)), spec)
 
 
 def able(spec: Spec, besides: str = "") -> str:
@@ -521,7 +520,7 @@ def restore(
     Code outside this package that the run names is imported only where it is `trusted`.
     """
     if weights not in ("best", "last"):
-        raise UnknownName(f"unknown weights {weights!r}. Known: best, last")
+        raise UnknownName(f"unknown weights {shown(weights)}. Known: best, last")
     folder = Run.open(path)
     settings = Experiment.from_dict(folder.config(), str(folder.config_file), trusted=trusted)
     file, prefix = (folder.best, "") if weights == "best" else (folder.last, "model")

@@ -14,8 +14,8 @@ from typing import Any
 
 from ipot import safe_read
 from ipot.data.own_layout import Layout
-from ipot.errors import IpotError, RunError
-from ipot.saved.facts_json import from_dict, from_value, shown, to_dict
+from ipot.errors import IpotError, RunError, shown
+from ipot.saved.facts_json import from_dict, from_value, to_dict
 from ipot.spec import Spec
 from ipot.version import __version__
 

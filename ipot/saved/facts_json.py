@@ -15,9 +15,9 @@ from typing import Any
 
 from ipot.errors import RunError
 from ipot.spec import Spec
-from ipot.typed_json import from_dict, from_value, shown
+from ipot.typed_json import from_dict, from_value
 
-__all__ = ["from_dict", "from_value", "plain", "shown", "spec_from_dict", "spec_to_dict", "to_dict"]
+__all__ = ["from_dict", "from_value", "plain", "spec_from_dict", "spec_to_dict", "to_dict"]
 
 MOST_STEPS = 1_000_000
 """Steps of a rollout that a file may ask for."""

@@ -21,9 +21,9 @@ from ipot.nn import fourier
 from ipot.training.distributed import World
 from ipot.training.draws import Draws
 from ipot.training.objective import RelativeL2
+from ipot.training.optimizer import make_optimizer
 from ipot.training.settings import Training
 from ipot.training.step import Step
-from ipot.training.update import make_optimizer
 
 PLAIN = replace(TINY, lifted=False, decoder="narrow", local=False)
 CONFIGS = {"lifted": TINY, "plain": PLAIN}
@@ -293,7 +293,7 @@ def steps(kind, *, fix, config=PLAIN, poison=False):
         settings,
         device=CPU,
         precision="float64",
-        kind=kind,
+        mode=kind,
         world=World(),
     )
     fixed = FixedMesh(network, draws, cast=False) if fix else None
@@ -308,7 +308,7 @@ def steps(kind, *, fix, config=PLAIN, poison=False):
     if fixed:
         fixed.release()
     step.close()
-    assert step.kind == kind
+    assert step.mode == kind
     return [step.loss_sum.clone(), *(p.detach().clone() for p in network.parameters())]
 
 
@@ -319,10 +319,9 @@ def test_eager_steps_are_the_same(name):
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("traced_only")
 @pytest.mark.parametrize("name", CONFIGS)
-def test_compiled_steps_are_the_same_and_compiled_once(name, request):
-    if name == "lifted":  # the plain one is compiled to its end
-        request.getfixturevalue("traced_only")
+def test_compiled_steps_are_the_same_and_compiled_once(name):
     expected = steps("eager", fix=False, config=CONFIGS[name])
     torch._dynamo.reset()
     assert_close(steps("compiled", fix=True, config=CONFIGS[name]), expected)

@@ -12,7 +12,7 @@ from torch import nn
 
 from ipot.accelerate.cpu import build
 from ipot.accelerate.cpu.build import why_not
-from ipot.accelerate.cpu.reach import available
+from ipot.accelerate.cpu.interface import available
 from ipot.nn import mesh, ready
 from ipot.nn.fourier import FourierFeatures
 

@@ -15,7 +15,7 @@ from ipot.accelerate import cuda as kernels
 from ipot.accelerate.cpu.build import why_not, why_not_bf16
 from ipot.errors import DataError, Unsupported
 from ipot.nn import paths, streaming
-from ipot.training.ledger import Ledger
+from ipot.training.step import Ledger
 
 pytestmark = pytest.mark.plain
 CPU = OnCPU()

@@ -281,8 +281,10 @@ def test_the_scales_can_be_compiled_and_are_no_regions():
 
 @pytest.mark.compile
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_compiled_scales_are_the_same(dtype):
+def test_compiled_scales_are_the_same(dtype, backend):
     torch._dynamo.reset()
+    if dtype == torch.bfloat16:  # what is rounded, and where, is the compiler's choice
+        backend = "inductor"
     exact = scaled(Kernel())
     model = exact if dtype == torch.float64 else exact.float()
     kept = model.output_mean.dtype
@@ -299,7 +301,7 @@ def test_compiled_scales_are_the_same(dtype):
 
     before = both()
     for part in passes(model):
-        part.compile(dynamic=False)
+        part.compile(dynamic=False, backend=backend)
     for mine, theirs in zip(both(), before, strict=True):
         assert mine.dtype == theirs.dtype
         torch.testing.assert_close(mine, theirs)

@@ -17,7 +17,7 @@ from ipot.accelerate.attention import attend
 from ipot.accelerate.cpu import block as rows
 from ipot.accelerate.cpu import halves
 from ipot.accelerate.cpu.block import Weights
-from ipot.accelerate.cpu.reach import readable, rounds, served
+from ipot.accelerate.cpu.interface import readable, rounds, served
 from ipot.accelerate.target import Target
 from ipot.accelerate.twins import are_plain_layers, hooked
 from ipot.nn.attention import GatedFeedForward

@@ -13,7 +13,7 @@ from torch import Tensor
 from ipot.accelerate import cuda, folded
 from ipot.accelerate.chunks import Chunks, Streamed, chunk_size, streams
 from ipot.accelerate.cpu import project as cpu_project
-from ipot.accelerate.cpu.reach import readable
+from ipot.accelerate.cpu.interface import readable
 from ipot.accelerate.cuda import blocks as cuda_blocks
 from ipot.accelerate.fixed_mesh import KeepsMesh, Known
 from ipot.accelerate.folded import Folded, for_product

@@ -10,7 +10,7 @@ from ipot.accelerate.attention import path_of
 from ipot.accelerate.cpu import attention as native
 from ipot.accelerate.cpu import blockwise
 from ipot.accelerate.cpu.build import why_not
-from ipot.accelerate.cpu.reach import available
+from ipot.accelerate.cpu.interface import available
 from ipot.nn.attention import attention as plain_attention
 from tests.accelerate.models import target
 

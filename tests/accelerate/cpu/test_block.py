@@ -7,7 +7,7 @@ from torch import nn
 from ipot.accelerate.cpu import block
 from ipot.accelerate.cpu.blocks import _before, _behind
 from ipot.accelerate.cpu.build import why_not
-from ipot.accelerate.cpu.reach import available
+from ipot.accelerate.cpu.interface import available
 from ipot.nn.attention import AttentionBlock
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from ipot.accelerate.attention import attend, path_of
-from ipot.accelerate.cpu import build, kept
+from ipot.accelerate.cpu import build, library_cache
 from ipot.bench.rows import lacks
 from tests.accelerate.models import target
 
@@ -86,8 +86,10 @@ def compiler():
 
 
 @pytest.mark.usefixtures("compiler")
-def test_a_compiler_with_words_behind_it(anew, monkeypatch):
-    monkeypatch.setenv("CXX", " ".join([*build._compiler(), "-DNOTHING"]))
+def test_a_compiler_with_words_behind_it(anew, monkeypatch, tmp_path):
+    known = shlex.join(build._compiler())
+    text = f'[ "$1 $2" = "-one -two" ] || exit 3; shift 2; exec {known} "$@"'
+    monkeypatch.setenv("CXX", command(tmp_path / "c++", text) + " -one -two")
     assert build.library() is not None
 
 
@@ -104,7 +106,7 @@ def test_a_library_of_somebody_else_is_not_loaded_but_made_again(anew, tmp_path)
     subprocess.run([*build._compiler(), *flags, str(source)], check=True)
     assert build.library() is not None
     assert not ran.exists()
-    assert kept.is_whole(target)
+    assert library_cache.is_whole(target)
 
 
 @pytest.mark.usefixtures("compiler")

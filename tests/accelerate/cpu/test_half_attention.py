@@ -10,7 +10,7 @@ from ipot.accelerate import attention as ways
 from ipot.accelerate.chunks import Chunks
 from ipot.accelerate.cpu import attention as native
 from ipot.accelerate.cpu.build import call, why_not_bf16
-from ipot.accelerate.cpu.structures import Problem, rows
+from ipot.accelerate.cpu.interface import Problem, rows
 from ipot.accelerate.streaming import attend_chunks
 from ipot.nn.attention import attention as plain_attention
 from tests.accelerate.models import target

@@ -9,7 +9,7 @@ from torch import nn
 from ipot.accelerate import accelerate
 from ipot.accelerate.cpu import mesh as kernels
 from ipot.accelerate.cpu.build import why_not
-from ipot.accelerate.cpu.reach import available
+from ipot.accelerate.cpu.interface import available
 from ipot.accelerate.fixed_mesh import Known
 from ipot.accelerate.shared_mesh import Split, attend_laid, lay, sums_of
 from ipot.nn.attention import MultiHead
@@ -256,9 +256,9 @@ def test_the_layer_does_not_take_it_elsewhere(monkeypatch, why):
 
 
 @pytest.mark.compile
-def test_a_compiler_may_trace_it():
+def test_a_compiler_may_trace_it(backend):
     found = []
-    for call in (ours, torch.compile(ours, fullgraph=True)):
+    for call in (ours, torch.compile(ours, fullgraph=True, backend=backend)):
         found.append(results(call, *problem("heads and channels")))
     for eager, compiled in zip(*found, strict=True):
         assert (eager - compiled).norm() < 1e-5 * eager.norm()

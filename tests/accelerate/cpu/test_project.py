@@ -7,7 +7,7 @@ from torch import nn
 from ipot.accelerate import accelerate
 from ipot.accelerate.cpu import project
 from ipot.accelerate.cpu.build import why_not
-from ipot.accelerate.cpu.reach import available
+from ipot.accelerate.cpu.interface import available
 from ipot.accelerate.projected import waves
 from ipot.nn.fourier import FourierFeatures
 

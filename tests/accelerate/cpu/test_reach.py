@@ -10,7 +10,7 @@ from ipot.accelerate import accelerate
 from ipot.accelerate.attention import attend
 from ipot.accelerate.cpu import attention, blocks, project
 from ipot.accelerate.cpu.build import why_not, why_not_bf16
-from ipot.accelerate.cpu.reach import available, exact, readable, rounds, served
+from ipot.accelerate.cpu.interface import available, exact, readable, rounds, served
 from ipot.accelerate.projected import waves
 from ipot.accelerate.shared_mesh import Split
 from ipot.errors import Unsupported
@@ -168,7 +168,7 @@ def test_memory_that_there_is_not():
     import ctypes
 
     from ipot.accelerate.cpu.build import call
-    from ipot.accelerate.cpu.structures import Problem, rows
+    from ipot.accelerate.cpu.interface import Problem, rows
 
     x = torch.zeros(1, 1, 1)
     parts = [rows(x)] * 3

@@ -106,8 +106,7 @@ def launched(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES.keys())
-@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
+@pytest.mark.parametrize(("sizes", "masked"), zip(SIZES.values(), [False, True] * 5, strict=True))
 def test_queries_that_want_no_gradient_get_none(monkeypatch, launched, sizes, masked):
     from ipot.accelerate.cuda import attention as kernel
 
@@ -272,6 +271,7 @@ def test_rows_attend_to_each_other(z, masked):
     (wanted,) = torch.autograd.grad(exact, double, gradient.double())
     assert (out - exact).norm() < 2e-6 * exact.norm()
     assert (found - wanted).norm() < 2e-6 * wanted.norm()
-    torch.library.opcheck(_attend_self, (triples, mask, 4))
+    if z == 33:  # it calls the kernels some twenty times, and asks nothing about sizes
+        torch.library.opcheck(_attend_self, (triples, mask, 4))
     with torch.no_grad():  # not through the dispatcher
         assert torch.equal(attend_self(triples, mask, 4), out)
