@@ -82,7 +82,7 @@ def _target(model: nn.Module, training: bool, attention: str) -> Target | None:
 
     tensors = chain(model.parameters(), model.buffers())
     found = next((t for t in tensors if t.is_floating_point()), None)
-    if found is None:
+    if found is None or found.is_meta:
         return None
     products = found.dtype
     if torch.is_autocast_enabled(found.device.type) and products != torch.float64:

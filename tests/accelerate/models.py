@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ipot.accelerate.target import Target
 from ipot.data.statistics import Statistics
 from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.ipot import IPOT
@@ -174,3 +175,14 @@ def distance(
 
     assert found.keys() == exact.keys()
     return {n: float((found[n].cpu().double() - t).norm()) / size(n) for n, t in exact.items()}
+
+
+def target(
+    attention: str = "auto",
+    *,
+    training: bool = True,
+    products: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+) -> Target:
+    """What functions are given that an accelerated layer has of its own."""
+    return Target(torch.device(device), products, training, attention)

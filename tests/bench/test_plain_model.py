@@ -1,4 +1,4 @@
-"""The plain version is the same mathematics, and plain."""
+"""The plain version is the same mathematics, and plain_model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ipot.bench import plain_model
 from ipot.errors import Unsupported
 from ipot.models import transolver
 from ipot.models.ipot import Config
-from ipot.nn import paths
+from ipot.nn import attention
 from ipot.recipes.experiment import build_model
 from ipot.spec import Need
 from ipot.training.draws import Draws
@@ -65,28 +65,20 @@ def test_meshes_become_each_samples_own():
 
 def test_attention_goes_by_its_formula(monkeypatch):
     network, calls = model(), []
-    formula = paths.plain_attention
-    monkeypatch.setattr(paths, "plain_attention", lambda *args: calls.append(1) or formula(*args))
+    formula = attention.attention
+    monkeypatch.setattr(attention, "attention", lambda *args: calls.append(1) or formula(*args))
     with torch.inference_mode(), plain_model.plainly():
         plain_model.forward(network, batch())
     # One encoder; four steps, each of two blocks and a decoder.
     assert len(calls) == 1 + 4 * (2 + 1)
 
 
-def fail_plainly():
-    with plain_model.plainly():
-        assert torch.get_float32_matmul_precision() == "highest"
-        assert paths.by_the_book()
-        raise KeyError
-
-
 def test_what_was_set_before_is_set_again():
     torch.set_float32_matmul_precision("high")
     try:
-        with pytest.raises(KeyError):
-            fail_plainly()
+        with pytest.raises(KeyError), plain_model.plainly():
+            raise KeyError(torch.get_float32_matmul_precision())
         assert torch.get_float32_matmul_precision() == "high"
-        assert not paths.by_the_book()
     finally:
         torch.set_float32_matmul_precision("highest")
 

@@ -12,8 +12,8 @@ from campaign.attacks import _parity, _ways
 from campaign.attacks._random_batches import clean, samples_of, spoiled
 from campaign.attacks.accelerated import OnCPU, OnCUDA
 from ipot.accelerate import cuda as kernels
-from ipot.errors import DataError, Unsupported
 from ipot.accelerate.cpu.build import why_not, why_not_bf16
+from ipot.errors import DataError, Unsupported
 from ipot.nn import paths, streaming
 from ipot.training.step import Ledger
 

@@ -6,8 +6,8 @@ import pytest
 
 from campaign.attack import Lost, Place
 from campaign.attacks import _builds, _compiling, _operations, _prepared, builds
-from ipot.errors import DataError
 from ipot.accelerate.cpu import build
+from ipot.errors import DataError
 
 pytestmark = pytest.mark.plain
 

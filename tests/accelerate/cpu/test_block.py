@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from ipot.nn.swift import _before, _behind
 from torch import nn
 
 from ipot.accelerate.cpu import block
+from ipot.accelerate.cpu.blocks import _before, _behind
 from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
 from ipot.nn.attention import AttentionBlock

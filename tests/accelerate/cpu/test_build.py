@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from ipot.nn.paths import attend, path_of
 
+from ipot.accelerate.attention import attend, path_of
 from ipot.accelerate.cpu import build, library_cache
 from ipot.bench.rows import lacks
+from tests.accelerate.models import target
 
 SCORES = torch.randn(1, 300, 16), torch.randn(2, 400, 32)
 
@@ -34,7 +35,7 @@ def without(monkeypatch, caplog, reason):
         f"attention on the CPU runs without compiled kernels: {build.why_not()} "
         "(IPOT_NATIVE=0 for no more attempts)"
     ]
-    assert attend(*SCORES, 2).shape == (2, 300, 16)
+    assert attend(target(), *SCORES, 2).shape == (2, 300, 16)
 
 
 def test_without_a_compiler(anew, monkeypatch, caplog):
@@ -168,10 +169,10 @@ def test_a_processor_without_products_in_bf16(anew, monkeypatch):
     assert lacks(torch.device("cpu")) == ()
     (line,) = lacks(torch.device("cpu"), "bf16")
     assert line == f"without compiled kernels in bf16: {build.why_not_bf16()}"
-    exact = attend(*SCORES, 2)
+    exact = attend(target(), *SCORES, 2)
     with torch.autocast("cpu", torch.bfloat16):
-        assert path_of(*SCORES, 2) == "fused"
-        rounded = attend(*SCORES, 2)
+        assert path_of(target(), *SCORES, 2) == "fused"
+        rounded = attend(target(), *SCORES, 2)
     assert (rounded - exact).norm() < 0.02 * exact.norm()
 
 

@@ -11,11 +11,11 @@ import threading
 import time
 
 import pytest
-from native.test_build import command, without
 
 from ipot import lock
 from ipot.accelerate.cpu import build, library_cache
 from ipot.errors import IpotError
+from tests.accelerate.cpu.test_build import command, without
 
 NOBODY = 65534
 
@@ -236,8 +236,9 @@ def test_two_processes_compile_once(anew, tmp_path, monkeypatch):
     text = f'[ $1 = --version ] || echo x >> {tmp_path}/ran; exec {known} "$@"'
     monkeypatch.setenv("CXX", command(tmp_path / "c++", text))
     code = (
-        "from ipot.accelerate.cpu import build; build.FLAGS = tuple('-O0' if f == '-O3' else f for f in "
-        "build.FLAGS); assert build.library() is not None"
+        "from ipot.accelerate.cpu import build; "
+        "build.FLAGS = tuple('-O0' if f == '-O3' else f for f in build.FLAGS); "
+        "assert build.library() is not None"
     )
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     assert [process.wait(timeout=120) for process in started] == [0, 0]

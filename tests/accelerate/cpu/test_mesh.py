@@ -4,16 +4,16 @@ from copy import deepcopy
 
 import pytest
 import torch
-from ipot.nn.folded import Known
-from ipot.nn.paths import attention_path, plain_attention
-from ipot.nn.split import Split, sums_of
 from torch import nn
 
+from ipot.accelerate import accelerate
 from ipot.accelerate.cpu import mesh as kernels
 from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
-from ipot.nn import mesh
+from ipot.accelerate.fixed_mesh import Known
+from ipot.accelerate.shared_mesh import Split, attend_laid, lay, sums_of
 from ipot.nn.attention import MultiHead
+from ipot.nn.attention import attention as plain_attention
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
@@ -56,7 +56,7 @@ def by_formula(query, tokens, norm, linear, heads):
 
 
 def ours(query, tokens, norm, linear, heads):
-    return mesh.attend(query, mesh.lay(tokens, norm, linear), norm, linear, heads)
+    return attend_laid(query, lay(tokens, norm, linear), norm, linear, heads)
 
 
 def results(call, query, tokens, norm, linear, heads, gradient):
@@ -217,11 +217,9 @@ def test_the_layer_takes_it_where_it_fits(monkeypatch):
         return attend(*given)
 
     monkeypatch.setattr(kernels, "attend", counted)
-    found = layer(query, tokens)
+    found = accelerate(layer)(query, tokens)
     assert len(calls) == 1
-    with attention_path("plain"):
-        wanted = layer(query, tokens)
-    assert len(calls) == 1
+    wanted = layer(query, tokens.joined())
     assert (found - wanted).abs().max() < 1e-5
 
 
@@ -254,7 +252,7 @@ def test_the_layer_does_not_take_it_elsewhere(monkeypatch, why):
     else:
         query = query.expand(3, -1, -1)
     monkeypatch.setattr(kernels, "attend", lambda *given: pytest.fail("it does not fit"))
-    assert layer(query, tokens, mask).shape == (3, 40, 12)
+    assert accelerate(layer)(query, tokens, mask).shape == (3, 40, 12)
 
 
 @pytest.mark.compile

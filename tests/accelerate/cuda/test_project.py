@@ -5,10 +5,10 @@ import math
 
 import pytest
 import torch
-from ipot.nn.split import Split, project
 from torch import nn
 
 from ipot.accelerate import cuda as kernels
+from ipot.accelerate.shared_mesh import Split, project
 from ipot.nn.fourier import FourierFeatures
 from ipot.nn.mlp import Precise
 from ipot.nn.points import Lift

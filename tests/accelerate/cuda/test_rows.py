@@ -3,11 +3,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from ipot.nn.paths import attend
 
 from ipot.accelerate import cuda as kernels
+from ipot.accelerate.attention import attend
 from ipot.errors import Unsupported
 from ipot.nn.attention import AttentionBlock
+from tests.accelerate.models import target
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if not kernels.available(DEVICE):
@@ -242,7 +243,7 @@ def test_together_with_attention_they_are_a_block_however_often_it_is_applied():
         for _ in range(2):
             projected = rows.norm_project_packed(flat, first, 144, torch.float32)
             query, pairs = projected.unflatten(0, (2, 20)).split([48, 96], -1)
-            out = attend(query, pairs, 2).flatten(0, 1)
+            out = attend(target("plain"), query, pairs, 2).flatten(0, 1)
             flat = rows.finish_block_packed(flat, out, second)
         return flat.unflatten(0, (2, 20))
 

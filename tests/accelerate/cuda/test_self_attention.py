@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from ipot.nn.paths import plain_attention
 
 from ipot.accelerate import cuda as kernels
+from ipot.nn.attention import attention as plain_attention
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if not kernels.available(DEVICE):
