@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ipot.data.statistics import Statistics
-from ipot.models._globe import place, seen_spec
+from ipot.models._wrappers import seen_spec, wrap_globe
 from ipot.models._wrappers import wrap
 from ipot.models.ipot import IPOT
 from ipot.models.ipot import Config as IPOTConfig
@@ -79,7 +79,7 @@ def build(
     settings = {"width": width, "blocks": 2, "heads": heads, "cross_heads": heads, "tied": tied}
     settings |= {"bins": (2,), "max_frequency": (4.0,), "output_scale": 0.5}
     inner = made(config(**settings | sizes | DECODERS[decoder]), seen_spec(spec))
-    model = place(shuffled(inner, bias=bias), spec)
+    model = wrap_globe(shuffled(inner, bias=bias), spec)
     if outside == "normalized":
         tensors = Statistics.identity(2, outputs, len(spec.parameters)).tensors()
         return wrap(model, Statistics(**{k: v + 0.25 for k, v in tensors.items()}))
