@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ipot.data.statistics import Statistics
-from ipot.models._wrappers import seen_spec, wrap_globe
-from ipot.models._wrappers import wrap
+from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.ipot import IPOT
 from ipot.models.ipot import Config as IPOTConfig
 from ipot.models.transformer import Config as TransformerConfig
