@@ -126,8 +126,9 @@ def _streamed(batch: Batch, prepare: Callable[[Batch], Batch], at_once: int | No
 
     rows = (batch.points, batch.values, batch.point_mask)
     inputs = Streamed(rows, batch.parameters, prepared, at_once)
-    first = {n: getattr(bare, n) for n in ("points", "values", "point_mask")}
-    seen = prepare(replace(bare, **{n: None if t is None else t[:, :1] for n, t in first.items()}))
+    rest = {n: getattr(bare, n) for n in ("points", "values", "point_mask")}
+    first: dict[str, Any] = {n: None if t is None else t[:, :1] for n, t in rest.items()}
+    seen = prepare(replace(bare, **first))
     facts: dict[str, Any] = {f.name: getattr(seen, f.name) for f in fields(seen)}
     facts |= dict.fromkeys(("points", "values", "queries"), inputs)
     facts["point_mask"] = None if batch.point_mask is None else inputs

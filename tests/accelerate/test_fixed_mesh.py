@@ -21,9 +21,9 @@ from ipot.nn import fourier
 from ipot.training.distributed import World
 from ipot.training.draws import Draws
 from ipot.training.objective import RelativeL2
+from ipot.training.optimizer import make_optimizer
 from ipot.training.settings import Training
 from ipot.training.step import Step
-from ipot.training.optimizer import make_optimizer
 
 PLAIN = replace(TINY, lifted=False, decoder="narrow", local=False)
 CONFIGS = {"lifted": TINY, "plain": PLAIN}

@@ -10,8 +10,8 @@ from torch import nn
 
 from ipot.accelerate import cuda as kernels
 from ipot.nn.fourier import FourierFeatures
-from ipot.nn.points import Lift
 from ipot.nn.mlp import Precise
+from ipot.nn.points import Lift
 
 pytestmark = [
     pytest.mark.plain,  # the hook that checks shapes would wrap the kernels themselves
