@@ -16,8 +16,8 @@ from ipot.commands.common import emit, parse, say
 from ipot.commands.predict_own import answer_own
 from ipot.errors import DataError, Unsupported
 from ipot.formats.arrays import read_arrays, write_arrays, write_mapped
-from ipot.own.surrogate import Fitted
 from ipot.spec import Spec
+from ipot.surrogate.surrogate import Surrogate
 
 
 @dataclass
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> None:
     surrogate = load(flags.run, device=flags.device, trusted=flags.trust, edited=flags.edited)
     _refuse_own_input(flags)
     _refuse_there(flags)
-    if isinstance(surrogate, Fitted):
+    if surrogate.problem is None:
         _answer_fitted(flags, surrogate)
         return
     if flags.interval is not None:
@@ -133,7 +133,7 @@ def main(arguments: list[str]) -> None:
         say(f"{flags.output}: {t} times, {m} queries, {k} channels ({', '.join(spec.outputs)})")
 
 
-def _answer_fitted(flags: Predict, model: Fitted) -> None:
+def _answer_fitted(flags: Predict, model: Surrogate) -> None:
     """The answer of a model of somebody's own data, by its own kinds of files."""
     foreign = [n for n in ("fill", "grid", "rows") if getattr(flags, n) is not None]
     if foreign:

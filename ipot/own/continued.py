@@ -17,15 +17,11 @@ from ipot.errors import RunError
 from ipot.lock import locked
 from ipot.models.ipot import Config
 from ipot.own.sizing import Plan
-from ipot.saved.config_file import read_json
 from ipot.saved.disk import recover
 from ipot.saved.folder import is_saved, read_saved, refuse_current, refuse_target
+from ipot.surrogate.loading import OWN_DATA, TRAINING
 from ipot.training.settings import Training
 from ipot.typed_json import from_value
-
-KIND = "own data"
-TRAINING = "training"
-"""The run inside the folder of a model."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -78,7 +74,7 @@ def working_folder(out: Path | str | None, resume: Path | str | None) -> Iterato
 def started(run: Run, chosen: Plan, data: Dataset, *, preset: str, seed: int) -> None:
     """Write down what is needed to go on."""
     content = {
-        "kind": KIND,
+        "kind": OWN_DATA,
         "model": to_dict(chosen.model),
         "training": to_dict(chosen.training),
         "normalize": chosen.normalize,
@@ -93,7 +89,7 @@ def started(run: Run, chosen: Plan, data: Dataset, *, preset: str, seed: int) ->
 def stored(run: Run, told: Mapping[str, Any]) -> dict[str, Any]:
     """What was written down; settings that are told again must be the same."""
     content = run.config()
-    if content.get("kind") != KIND:
+    if content.get("kind") != OWN_DATA:
         raise RunError(f"{run.path} is not a run of `ipot.fit`")
     _check(content, str(run.config_file))
     before = {
@@ -154,30 +150,6 @@ def continued(content: dict[str, Any], run: Run, data: Dataset) -> Plan:
         content["normalize"],
         (f"going on with {run.path.parent}",),
     )
-
-
-def refuse_run(path: Path) -> None:
-    """Refuse to load the run of a fit, which is no model yet, or lies in the folder of one."""
-    around = (path.parent,) if path.name == TRAINING else ()
-    for folder in (path, *around):
-        if not _holds_run(folder):
-            continue
-        if is_saved(folder):
-            if folder != path:
-                raise RunError(f"{path} is the run that a saved model comes from: load {folder}")
-            return
-        raise RunError(
-            f"{folder} holds a run that was stopped, or still trains, and no model yet: go on with "
-            f"ipot.fit(data, resume={str(folder)!r}), or `ipot fit ... --resume {folder}`"
-        )
-
-
-def _holds_run(folder: Path) -> bool:
-    """Whether a fit has begun in a folder."""
-    try:
-        return read_json(Run(folder / TRAINING).config_file).get("kind") == KIND
-    except RunError:
-        return False
 
 
 def fingerprint(data: Dataset, *, origins: bool = True) -> str:

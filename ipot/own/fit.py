@@ -24,9 +24,7 @@ from ipot.errors import DataError
 from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.models.base import Operator
-from ipot.own.answered import calibrated
 from ipot.own.continued import (
-    TRAINING,
     Interrupted,
     continued,
     refuse_another,
@@ -36,8 +34,10 @@ from ipot.own.continued import (
 )
 from ipot.own.sizing import Plan, plan, refuse_misspelt, refuse_settings
 from ipot.own.sources import PLACES, SERIES, Source, opened
-from ipot.own.surrogate import Fitted
 from ipot.recipes.experiment import build_model
+from ipot.surrogate.batches import calibrated
+from ipot.surrogate.loading import TRAINING
+from ipot.surrogate.surrogate import Surrogate
 from ipot.threads import use_quickest
 from ipot.training import checkpoint
 from ipot.training.objective import BalancedL2, Objective
@@ -82,7 +82,7 @@ def fit(
     training: dict[str, Any] | None = None,
     quiet: bool = False,
     **options: Any,
-) -> Fitted:
+) -> Surrogate:
     """Train on data of one's own, within `minutes` (five unless said) or for so many `epochs`.
 
     data    an `ipot.Dataset`; an xarray object with the variables `inputs` and `targets` (and
@@ -210,7 +210,7 @@ def _finished(
     chosen: Plan,
     result: Result,
     baselines: dict[str, Any],
-) -> Fitted:
+) -> Surrogate:
     """The trained model with its scores, and bounds from samples that it has not seen."""
     data, held = splits.train, splits.held_out
     scores: dict[str, Any] = {"validation": result.best_validation}
@@ -228,7 +228,7 @@ def _finished(
             name: dict(zip(data.spec.outputs, s.per_channel, strict=True))
             for name, s in baselines.items()
         }
-        bounds = calibrated(operator, held)
+        bounds = calibrated(operator, held.data)
     about = {
         "samples": {
             "train": len(splits.train),
@@ -244,7 +244,7 @@ def _finished(
         "date": time.strftime("%Y-%m-%d"),
     }
     layout = replace(data.layout, **spans_held(data.data))
-    return Fitted(
+    return Surrogate(
         operator, chosen.model, data.spec, layout, scores=scores, about=about, bounds=bounds
     )
 

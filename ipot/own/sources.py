@@ -20,7 +20,8 @@ from ipot.formats.limits import is_pattern, is_there, nothing_at
 from ipot.labelled.opened import open_series
 from ipot.labelled.samples import from_xarray
 from ipot.labelled.series import Series, split_series
-from ipot.own.trajectories import Windows, windows_of
+from ipot.surrogate.inputs import is_labelled
+from ipot.surrogate.trajectories import Windows, windows_of
 
 LABELLED = ("netCDF", "GRIB", "Zarr")
 FRAMES = ("history", "lead", "every", "stride")
@@ -111,11 +112,6 @@ def refuse_missing(path: Path) -> None:
     """Refuse a path where there is nothing, unless it is a pattern like `data/*.nc`."""
     if not is_there(path) and not is_pattern(path):
         raise nothing_at(path)
-
-
-def is_labelled(source: Any) -> bool:
-    """Whether this is an object of xarray, which need not be installed to know it."""
-    return type(source).__module__.split(".")[0] == "xarray"
 
 
 def _labelled(

@@ -122,10 +122,9 @@ class Experiment:
             registry.named_in_file(kind, group.pop("name", None), where, trusted=trusted)
             for kind, group in (("problems", problem), ("models", model))
         ]
-        problem_kind, model_kind = _kinds(names[0], names[1], where)
         found = cls(
-            problem=from_dict(problem_kind, problem, where, "problem"),
-            model=from_dict(model_kind, model, where, "model"),
+            problem=from_dict(_problem_class(names[0], where), problem, where, "problem"),
+            model=from_dict(_config_class(names[1], where), model, where, "model"),
             training=from_dict(Training, content["training"], where, "training"),
             data=from_dict(Data, content["data"], where, "data"),
             problem_name=names[0],
@@ -145,20 +144,28 @@ ENTRIES: dict[str, type] = {
 """What config.json of a run must have, and of which type."""
 
 
-def _kinds(problem_name: str, model_name: str, where: str) -> tuple[Any, Any]:
-    """The classes of a problem's and a model's settings, from modules that may be imported."""
+def _problem_class(name: str, where: str) -> type:
+    """The class of a problem, from a module that may be imported."""
     try:
-        problem = registry.find("problems", problem_name)
-        model = registry.find("models", model_name)
-        config = getattr(registry.module("models", model_name), "Config", None)
+        problem = registry.find("problems", name)
     except UnknownName as error:
         raise RunError(f"{where}: {error}") from error
     if not isinstance(problem, Problem):
-        raise RunError(f"{where}: PROBLEM of {problem_name} is no ipot.problems.base.Problem")
+        raise RunError(f"{where}: PROBLEM of {name} is no ipot.problems.base.Problem")
+    return type(problem)
+
+
+def _config_class(name: str, where: str) -> Any:
+    """The class of a model's settings, from a module that may be imported."""
+    try:
+        model = registry.find("models", name)
+        config = getattr(registry.module("models", name), "Config", None)
+    except UnknownName as error:
+        raise RunError(f"{where}: {error}") from error
     ready = isinstance(config, type) and is_dataclass(config)
     if not (ready and isinstance(model, type) and issubclass(model, Operator)):
-        raise RunError(f"{where}: {model_name} has no MODEL and Config; see docs/extend.md")
-    return type(problem), config
+        raise RunError(f"{where}: {name} has no MODEL and Config; see docs/extend.md")
+    return config
 
 
 def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Experiment:

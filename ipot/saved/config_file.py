@@ -28,7 +28,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 Version 1 is the first, so there is none yet."""
 KEYS = (
     *("kind", "version", "model", "spec", "layout", "about", "scores", "license", "ipot"),
-    *("series", "checksums"),
+    *("series", "experiment", "checksums"),
 )
 NEEDED = ("model", "spec", "layout")
 LARGEST = 1 << 24
@@ -72,6 +72,8 @@ def checked(content: dict[str, Any]) -> dict[str, Any]:
     _text(model["name"], "model.name")
     layout = to_dict(from_dict(Layout, content["layout"], "layout"))
     series = content.get("series")
+    if content.get("experiment") is not None:
+        _object(content["experiment"], "experiment")
     for name, digest in _object(content.get("checksums") or {}, "checksums").items():
         _text(digest, f"checksums.{name}")
     return content | {

@@ -72,6 +72,8 @@ class Saved:
     """What intervals are made from."""
     series: dict[str, Any] | None = None
     """How labelled arrays become samples and answers, for a model that was trained on such."""
+    experiment: dict[str, Any] | None = None
+    """The settings of its run, where it was trained on a built-in problem."""
 
     @property
     def license(self) -> str:
@@ -91,6 +93,7 @@ class Saved:
             "about": plain(about, "about"),
             "scores": plain(self.scores, "scores"),
             "series": None if self.series is None else plain(self.series, "series"),
+            **({} if self.experiment is None else {"experiment": self.experiment}),
             "license": self.license,
         }
 
@@ -189,6 +192,7 @@ def _saved(folder: Path, content: dict[str, Any], *, trusted: bool) -> Saved:
         scores=content["scores"],
         bounds=_bounds(folder / BOUNDS, spec),
         series=content["series"],
+        experiment=content.get("experiment"),
     )
 
 

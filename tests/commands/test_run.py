@@ -93,11 +93,13 @@ def test_predict_refuses_bad_input(run, tmp_path, fails):
     broken = good["values"].copy()
     broken[1, 0] = np.nan
     assert "(1, 0)" in says(**good | {"values": broken})
-    assert "(n, 2), got (3, 3)" in says(**good | {"points": np.zeros((3, 3))})
-    assert "disagree on N" in says(**good | {"values": np.ones((4, 1))})
-    assert "no queries" in says(**good | {"queries": np.zeros((0, 2))})
+    assert "2 coordinates in its last axis, got shape (3, 3)" in says(
+        **good | {"points": np.zeros((3, 3))}
+    )
+    assert "values must have shape (3, 1), got (4, 1)" in says(**good | {"values": np.ones((4, 1))})
+    assert "queries holds no row" in says(**good | {"queries": np.zeros((0, 2))})
     empty = {"points": np.zeros((0, 2)), "values": np.zeros((0, 1))}
-    assert "nothing to predict from" in says(**good | empty)
+    assert "points holds no row" in says(**good | empty)
     assert "lacks values" in says(points=good["points"])
     assert "not there" in says(name="none.npz")
     words = np.full((3, 1), "a")

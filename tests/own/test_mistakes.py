@@ -6,17 +6,18 @@ import re
 import numpy as np
 import pytest
 import torch
+from surrogate.test_encoded import built
 
 import ipot
 from ipot.config import Run
 from ipot.device import choose
 from ipot.errors import DataError, IpotError, RunError, UnknownName, Unsupported
 from ipot.own import fit as fitting
-from ipot.own.continued import TRAINING, started, working_folder
+from ipot.own.continued import started, working_folder
 from ipot.own.sizing import plan
+from ipot.surrogate.loading import TRAINING
 
 from . import tiny
-from .test_asked_often import built
 
 CPU = torch.device("cpu")
 REPLACED = "is the current folder or one around it.*choose a folder inside it"

@@ -16,9 +16,9 @@ from ipot.formats.arrays import DESCRIPTION, headers, read_arrays, write_arrays
 from ipot.formats.case import Arrays, CaseReader, Trajectories
 from ipot.formats.well_write import write_well
 from ipot.labelled.opened import open_series
-from ipot.own.cases import arrays_as_cases, predict_case
-from ipot.own.surrogate import Fitted, Interval
-from ipot.own.trajectories import KIND, after, carried_on, latest
+from ipot.surrogate.cases import arrays_as_cases, predict_case
+from ipot.surrogate.surrogate import Interval, Surrogate
+from ipot.surrogate.trajectories import KIND, after, carried_on, latest
 
 TREES = (".h5", ".hdf5")
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
@@ -28,7 +28,7 @@ ARGUMENTS = ("points", "values", "queries", "parameters")
 
 
 def answer_own(
-    model: Fitted,
+    model: Surrogate,
     source: Path,
     asked: Path | None,
     output: Path,
@@ -170,7 +170,7 @@ def _parts(found: Any) -> dict[str, Any]:
     return {"prediction": found}
 
 
-def _said(model: Fitted, output: Path, parts: dict[str, Any]) -> dict[str, Any]:
+def _said(model: Surrogate, output: Path, parts: dict[str, Any]) -> dict[str, Any]:
     return {
         "output": str(output),
         "cases": 1,
@@ -179,7 +179,7 @@ def _said(model: Fitted, output: Path, parts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _plain(model: Fitted, path: Path) -> bool:
+def _plain(model: Surrogate, path: Path) -> bool:
     """Whether a file or folder holds arrays by the names of the arguments, and not fields by names
     of their own, as a model of cases knows them."""
     kind = kind_of(path)
