@@ -119,11 +119,24 @@ def ask(
 
     Code outside this package that the run names is imported only where it is `trusted`.
     """
-    place = choose(device)
-    model, settings = restore(run, place, weights, trusted=trusted)
-    data = seen_test_data(settings, question, store=store or Store(), device=place, report=report)
-    examine(model, data, question)
+    model, settings = restore(run, choose(device), weights, trusted=trusted)
+    return ask_model(model, settings, question, store=store, batch=batch, report=report)
+
+
+def ask_model(
+    model: Operator,
+    settings: Experiment,
+    question: Question,
+    *,
+    store: Store | None = None,
+    batch: int = 16,
+    report: SplitReport | None = None,
+) -> Answer:
+    """Score a trained model on the test data of its problem, seen through a question."""
+    place = next(model.parameters()).device
     keys = {"store": store or Store(), "device": place, "report": report}
+    data = seen_test_data(settings, question, **keys)
+    examine(model, data, question)
     found = answer(
         model, settings, question, data, batch=batch, guess=_guess(settings, question, keys)
     )

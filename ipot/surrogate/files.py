@@ -1,4 +1,4 @@
-"""Answers of a model of somebody's own data, in the format asked for."""
+"""Answers of a trained model to files, in the format that the output ends in."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from ipot import files
 from ipot.errors import DataError, RunError
 from ipot.formats import Case, kind_of, read_cases, write_case, write_cases
-from ipot.formats.arrays import DESCRIPTION, headers, read_arrays, write_arrays
+from ipot.formats.arrays import DESCRIPTION, headers, read_arrays, write_arrays, write_mapped
 from ipot.formats.case import Arrays, CaseReader, Trajectories
 from ipot.formats.well_write import write_well
 from ipot.labelled.opened import open_series
 from ipot.surrogate.cases import arrays_as_cases, predict_case
-from ipot.surrogate.surrogate import Interval, Surrogate
+from ipot.surrogate.encoded import Interval
+from ipot.surrogate.surrogate import Surrogate
 from ipot.surrogate.trajectories import KIND, after, carried_on, latest
 
 TREES = (".h5", ".hdf5")
@@ -27,40 +29,59 @@ MANY = (*TREES, *TABLES)
 ARGUMENTS = ("points", "values", "queries", "parameters")
 
 
-def answer_own(
+def answer_files(
     model: Surrogate,
     source: Path,
-    asked: Path | None,
     output: Path,
     *,
-    interval: float | None = None,
-    steps: int | None = None,
+    queries: Path | None = None,
+    grid: int | None = None,
+    **terms: Any,
 ) -> dict[str, Any]:
-    """Read, predict, write; says what was written."""
+    """Read the inputs from `source`, predict, and write `output`; says what was written.
+
+    Answers are at the places in the file `queries`, on a regular `grid` of so many points a side,
+    or where the inputs are. The `terms` are those of `Surrogate.predict`: interval, steps, fill,
+    rows, precision.
+    """
+    if grid is not None and queries is not None:
+        raise DataError("--grid and --queries both say where to answer: give one of them")
+    places = None if grid is None else _grid(model, grid)
     if model.series is not None:
-        return _series(model, source, asked, output, interval, steps)
-    if steps is not None and not model.layout.timed:
-        raise DataError("--steps: the model was trained on targets without times")
-    if _plain(model, source):
-        return _arrays(model, source, asked, output, interval, steps)
+        return _answer_series(model, source, queries, places, output, terms)
+    if _holds_arguments(model, source):
+        return _answer_arrays(model, source, queries, places, output, terms)
     found = read_cases(source)
     if isinstance(found, Trajectories):
-        return _trajectories(model, found, asked, output, interval, steps)
-    cases = _cases(source, found)
-    queries = None if asked is None else _cases(asked, read_cases(asked))
-    if queries is not None and len(queries) not in (1, len(cases)):
+        return _answer_trajectories(model, found, queries, places, output, terms)
+    cases, others = _cases(source, found), None
+    if queries is not None:
+        others = _cases(queries, read_cases(queries))
+    elif places is not None:
+        others = [Case(points=places, fields={})]
+    if others is not None and len(others) not in (1, len(cases)):
         raise DataError(
-            f"--queries {asked} has {len(queries)} cases and --input {len(cases)}: give one mesh "
+            f"--queries {queries} has {len(others)} cases and --input {len(cases)}: give one mesh "
             "for all of them, or one for each"
         )
 
     def answer(i: int) -> Case:
-        other = None if queries is None else queries[i if len(queries) > 1 else 0]
-        return predict_case(model, cases[i], other, interval=interval, steps=steps)
+        other = None if others is None else others[i if len(others) > 1 else 0]
+        return predict_case(model, cases[i], other, **terms)
 
-    suffix = _suffix(asked or source)
+    suffix = _suffix(queries or source)
     _write(output, [partial(answer, i) for i in range(len(cases))], cases.names, suffix)
-    return {"output": str(output), "cases": len(cases), "outputs": list(model.spec.outputs)}
+    return _summary(model, output, len(cases))
+
+
+def _grid(model: Surrogate, side: int) -> np.ndarray:
+    """A regular grid over the domain of the queries, in the units of the data."""
+    if side < 2:
+        raise DataError(f"--grid needs at least 2 points a side, got {side}")
+    lines = [torch.linspace(a, b, side) for a, b in model.spec.query_domain]
+    rows = torch.cartesian_prod(*lines).reshape(-1, len(lines))
+    scaling = model.layout.scaling("queries")
+    return rows.numpy() if scaling is None else scaling.undo(rows, "queries")
 
 
 def _write(
@@ -83,12 +104,16 @@ def _write(
             write_case(output / f"{name}{suffix}", answer())
 
 
-def _series(model, source, asked, output: Path, interval, steps) -> dict[str, Any]:
+def _answer_series(
+    model: Surrogate, source: Path, queries: Path | None, places: Any, output: Path, terms: Any
+) -> dict[str, Any]:
     """Labelled arrays in, a netCDF file out."""
     if output.suffix != ".nc":
         raise DataError(f"--output {output}: a forecast is written as .nc")
-    on = None if asked is None else open_series(asked)
-    found = model.predict(open_series(source), on=on, interval=interval, steps=steps)
+    if places is not None:
+        raise DataError("--grid: a forecast is on named coordinates; give a file by --queries")
+    on = None if queries is None else open_series(queries)
+    found = model.predict(open_series(source), on=on, **terms)
     if isinstance(found, Interval):
         names = {"": found.prediction, "_low": found.low, "_high": found.high}
         parts = [
@@ -102,30 +127,56 @@ def _series(model, source, asked, output: Path, interval, steps) -> dict[str, An
             whole.to_netcdf(temporary, engine="netcdf4")
     except OSError as error:
         raise RunError(f"cannot write {output}: {error.strerror or error}") from error
-    return {"output": str(output), "cases": 1, "outputs": list(model.spec.outputs)}
+    return _summary(model, output, 1)
 
 
 def _as_dataset(found: Any) -> Any:
     return found.to_dataset() if hasattr(found, "to_dataset") and hasattr(found, "name") else found
 
 
-def _arrays(model, source, asked, output: Path, interval, steps) -> dict[str, Any]:
-    """Arrays by the names of the arguments in; arrays out as .npz, and fields in other formats."""
-    given = read_arrays(source)
-    given = {name: array for name, array in given.items() if name in ARGUMENTS}
-    if asked is not None:
-        given["queries"] = _asked_arrays(asked)
+def _answer_arrays(
+    model: Surrogate, source: Path, queries: Path | None, places: Any, output: Path, terms: Any
+) -> dict[str, Any]:
+    """Arrays by the names of the arguments in; arrays out as .npz or, mapped and never held whole,
+    as .npy; fields in other formats."""
+    there = read_arrays(source)
+    given = {name: array for name, array in there.items() if name in ARGUMENTS}
+    needed = [*(["points"] * (not model.layout.alone)), *(["values"] * bool(model.spec.inputs))]
+    if missing := [name for name in needed if name not in given]:
+        raise DataError(f"{source} lacks {' and '.join(missing)}; it has {', '.join(there)}")
+    if queries is not None:
+        given["queries"] = _queries_in(queries)
+    if places is not None:
+        given["queries"] = places
+    how = dict(terms)
+    asked = model.request(**given, steps=how.pop("steps", None), fill=how.pop("fill", None))
+    count = len(asked.samples)
+    if output.suffix == ".npy":
+        if how.pop("interval", None) is not None:
+            raise DataError("--interval: bounds are written as .npz, beside the prediction")
+        shape = asked.shape(len(model.spec.outputs))
+        found = write_mapped(output, shape, lambda out: model.answer(asked, **how, out=out))
+        return _summary(model, output, count, found)
     if output.suffix == ".npz":
-        parts = _parts(model.predict(**given, interval=interval, steps=steps))
-        places = given["queries"] if "queries" in given else given["points"]
-        write_arrays(output, queries=places, **parts)
-        return _said(model, output, parts)
-    cases = arrays_as_cases(model, given, interval=interval, steps=steps)
+        parts = _parts(model.answer(asked, **how))
+        if "queries" not in given:
+            given["queries"] = model.places() if terms.get("fill") else given["points"]
+        times = {"times": np.array(asked.samples[0].times)} if model.layout.timed else {}
+        write_arrays(output, queries=given["queries"], **parts, **times)
+        return _summary(model, output, count, parts["prediction"])
+    cases = arrays_as_cases(model, given, **terms)
     _write(output, [partial(cases.__getitem__, i) for i in range(len(cases))], (), ".npz")
-    return {"output": str(output), "cases": len(cases), "outputs": list(model.spec.outputs)}
+    return _summary(model, output, len(cases))
 
 
-def _trajectories(model, source: Trajectories, asked, output: Path, interval, steps):
+def _answer_trajectories(
+    model: Surrogate,
+    source: Trajectories,
+    queries: Path | None,
+    places: Any,
+    output: Path,
+    terms: Any,
+) -> dict[str, Any]:
     """The last frames of every trajectory in, those behind them out."""
     columns = model.about.get("columns", {})
     if columns.get("kind") != KIND:
@@ -137,27 +188,27 @@ def _trajectories(model, source: Trajectories, asked, output: Path, interval, st
     whole = output.suffix.lower() in TREES
     if not whole and output.suffix != ".npz":
         raise DataError(f"--output {output}: trajectories are written as .h5 or .npz")
-    if asked is not None:
-        given["queries"] = _asked_arrays(asked)
+    if queries is not None or places is not None:
+        given["queries"] = places if queries is None else _queries_in(queries)
         if whole:
             raise DataError(
-                f"--output {output}: answers at --queries are written as .npz; an .h5 file of "
-                "trajectories has the grid of the input"
+                f"--output {output}: answers at --queries or --grid are written as .npz; an .h5 "
+                "file of trajectories has the grid of the input"
             )
-    found = model.predict(**given, interval=interval, steps=steps)
+    if whole and terms.get("interval") is not None:
+        raise DataError("--interval: bounds of trajectories are written as .npz")
+    found = model.predict(**given, **terms)
     parts = _parts(found)
     times = after(source, columns, parts["prediction"].shape[1])
     if whole:
-        if interval is not None:
-            raise DataError("--interval: bounds of trajectories are written as .npz")
         write_well(output, carried_on(source, columns, found))
     else:
-        queries = given.get("queries", given["points"])
-        write_arrays(output, queries=queries, times=times, **parts)
-    return _said(model, output, parts) | {"cases": len(source)}
+        at = given.get("queries", given["points"])
+        write_arrays(output, queries=at, times=times, **parts)
+    return _summary(model, output, len(source), parts["prediction"])
 
 
-def _asked_arrays(path: Path) -> np.ndarray:
+def _queries_in(path: Path) -> np.ndarray:
     other = read_arrays(path)
     if "queries" not in other:
         raise DataError(f"{path} has no array `queries`; it has {', '.join(other)}")
@@ -170,17 +221,17 @@ def _parts(found: Any) -> dict[str, Any]:
     return {"prediction": found}
 
 
-def _said(model: Surrogate, output: Path, parts: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "output": str(output),
-        "cases": 1,
-        "outputs": list(model.spec.outputs),
-        "shape": list(np.shape(parts["prediction"])),
-    }
+def _summary(model: Surrogate, output: Path, cases: int, found: Any = None) -> dict[str, Any]:
+    """What was written: of one array also its shape and range."""
+    said = {"output": str(output), "cases": cases, "outputs": list(model.spec.outputs)}
+    if isinstance(found, np.ndarray):
+        said |= {"shape": list(found.shape)}
+        said |= {"minimum": float(found.min()), "maximum": float(found.max())}
+    return said
 
 
-def _plain(model: Surrogate, path: Path) -> bool:
-    """Whether a file or folder holds arrays by the names of the arguments, and not fields by names
+def _holds_arguments(model: Surrogate, path: Path) -> bool:
+    """True if a file or folder holds arrays by the names of the arguments, and not fields by names
     of their own, as a model of cases knows them."""
     kind = kind_of(path)
     if kind == "npz":
@@ -189,10 +240,13 @@ def _plain(model: Surrogate, path: Path) -> bool:
             return False
     elif kind == "folder":
         names = {p.stem for p in path.glob("*.npy")}
+        if model.problem is not None and not any(p.is_file() for p in path.iterdir()):
+            return True  # to be refused by what is expected there
     else:
         return kind == "npy"
     of_cases = model.about.get("columns", {}).get("kind") == "cases"
-    return bool(names & ({"values", "queries"} if of_cases else {*ARGUMENTS}))
+    wanted = {"values", "queries"} if of_cases else {*ARGUMENTS}
+    return bool(names & wanted) or (model.problem is not None and kind == "npz")
 
 
 def _cases(path: Path, found: Any) -> CaseReader:

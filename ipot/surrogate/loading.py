@@ -115,7 +115,10 @@ def _refuse_no_model(path: Path) -> None:
     """Refuse a path that is no folder of a model or a run, and say what would be one."""
     if (path / CONFIG).is_file():
         return
-    wanted = f"A saved model is a folder with {CONFIG} and {WEIGHTS}, as model.save(...) writes it."
+    wanted = (
+        f"A saved model is a folder with {CONFIG} and {WEIGHTS}, as model.save(...) writes it; the "
+        f"folder of a run has {CONFIG} and its own weights."
+    )
     if path.is_file():
         where = f" Give the folder, {path.parent}." if path.name in FILES else ""
         raise RunError(f"{path} is a file. {wanted}{where}")

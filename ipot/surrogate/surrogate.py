@@ -141,8 +141,6 @@ class Surrogate:
         """
         self.refuse_level(interval)  # before any work
         how: dict[str, Any] = {"rows": rows, "precision": precision}
-        if out is not None and interval is not None:
-            raise DataError("out takes the prediction alone: leave out interval=..., or out=...")
         given = {"values": values, "queries": queries, "parameters": parameters, "times": times}
         if is_labelled(points):
             others = given | {"fill": fill, "out": out}
@@ -150,13 +148,7 @@ class Surrogate:
         if on is not None:
             raise Unsupported("on is for xarray objects: say where to answer with queries=...")
         asked = self.request(points=points, **given, steps=steps, fill=fill)
-        places = None if out is None else asked.views(out, len(self.spec.outputs))
-        answers = self.answers(asked.samples, **how, out=places)
-        if out is None:
-            return self.given_back(asked, answers, interval)
-        if places is None:  # in other units, or memory of another order: written at the end
-            out[...] = asked.shaped(answers)
-        return out
+        return self.answer(asked, interval=interval, out=out, **how)
 
     def request(self, *, fill: str | None = None, queries: Any = None, **given: Any) -> Request:
         """The arguments of `predict` as samples that the model can be asked with."""
@@ -166,6 +158,35 @@ class Surrogate:
         asked = request(self.spec, self.layout, queries=queries, **given)
         samples = on_grid(asked.samples, self.problem, self.spec, fill)
         return replace(asked, samples=samples)
+
+    def sample(
+        self, points: Any = None, values: Any = None, queries: Any = None, **given: Any
+    ) -> Sample:
+        """One case in arrays as a checked `Sample`; the arguments are those of `predict`."""
+        asked = self.request(points=points, values=values, queries=queries, **given)
+        if asked.many:
+            raise DataError(f"sample takes one case, and these are {len(asked.samples)}")
+        return asked.samples[0]
+
+    def answer(
+        self,
+        asked: Request,
+        *,
+        interval: float | None = None,
+        out: np.ndarray | None = None,
+        **how: Any,
+    ) -> Any:
+        """The answer to a request as arrays; `how` are the rows and the precision of `predict`."""
+        self.refuse_level(interval)
+        if out is None:
+            return self.given_back(asked, self.answers(asked.samples, **how), interval)
+        if interval is not None:
+            raise DataError("out takes the prediction alone: leave out interval=..., or out=...")
+        places = asked.views(out, len(self.spec.outputs))
+        answers = self.answers(asked.samples, **how, out=places)
+        if places is None:  # in other units, or memory of another order: written at the end
+            out[...] = asked.shaped(answers)
+        return out
 
     def places(self) -> np.ndarray:
         """The points (N, D) of the grid that a built-in problem was trained on."""
@@ -247,12 +268,17 @@ class Surrogate:
             )
         if not is_whole(time):
             raise DataError(f"time must be the number of one, like 0 or -1, got {time!r}")
-        answer = torch.from_numpy(in_given_units(self.layout, self.answers([sample])[0]))
-        seen = in_shown_units(self.layout, sample)
+        seen, answer = self.drawn(sample)
         figure = plots.fields(seen, answer, spec=self.spec, channel=which, time=time)
         if path is not None:
             plots.save(figure, path)
         return figure
+
+    def drawn(self, sample: Sample) -> tuple[Sample, Tensor]:
+        """A sample and its answer (T, M, K), both in the units of the data."""
+        refuse_other_sample(self.spec, sample)
+        answer = torch.from_numpy(in_given_units(self.layout, self.answers([sample])[0]))
+        return in_shown_units(self.layout, sample), answer
 
     def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
         """Write a folder that `ipot.load` reads: weights, settings, scores, a card."""

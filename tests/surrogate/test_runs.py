@@ -62,6 +62,15 @@ def test_answers_have_a_time_and_channels_and_lead_with_samples_if_asked_so(darc
 
 
 @pytest.mark.plain
+def test_one_case_is_a_sample(darcy):
+    sample = darcy.sample(X, A[0], Y)
+    np.testing.assert_array_equal(sample.queries, Y.astype(np.float32))
+    close(darcy.answers([sample])[0], darcy.predict(X, A[0], Y))
+    with pytest.raises(DataError, match="sample takes one case, and these are 5"):
+        darcy.sample(X, A, Y)
+
+
+@pytest.mark.plain
 def test_a_steady_problem_takes_no_steps(darcy):
     assert darcy.predict(X, A[0], Y, steps=1).shape == (1, 7, 1)
     for asked in ({"steps": 2}, {"times": [2.0]}, {"times": [1.0, 2.0]}):
