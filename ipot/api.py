@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ipot.data.own import Dataset
 from ipot.own.fit import fit
-from ipot.recipes.experiment import Experiment, experiment, resume, run
+from ipot.recipes.experiment import Experiment, experiment
+from ipot.recipes.running import resume, run
 from ipot.recipes.studies import Question, ask
 from ipot.samples import Sample
 from ipot.surrogate.loading import from_pretrained, load

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from ipot import registry
-from ipot.config import FORMAT, Run, environment, from_dict, to_dict
+from ipot.config import from_dict, to_dict
 from ipot.errors import IpotError, RunError
 from ipot.recipes.experiment import PRESETS, Experiment, experiment
+from ipot.run_folder import FORMAT, Run, environment
 from ipot.training.settings import Training
 
 

@@ -17,7 +17,7 @@ from campaign.attacks import _builds, _prepared
 from campaign.attacks._operations import HERE, Train
 from campaign.attacks._victim import Ended, Foreign, Hurt, Victim, finish
 from ipot.data.store import Store
-from ipot.recipes.experiment import resume, run
+from ipot.recipes.running import resume, run
 
 WEIGHTS = {"train": 6, "fit": 5, "save": 5, "generate": 5, "seeds": 2, "compare": 1}
 """How often each is drawn; the quick ones more often, all others once."""

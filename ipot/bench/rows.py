@@ -16,7 +16,7 @@ from ipot.accelerate.cpu.build import why_not, why_not_bf16
 from ipot.bench.ceilings import Ceilings
 from ipot.bench.clock import Memory, Timing
 from ipot.bench.counts import Work
-from ipot.config import environment
+from ipot.run_folder import environment
 
 FORMAT = 1
 """Version of the JSON layout."""

@@ -12,7 +12,6 @@ import tyro
 
 from ipot.api import load
 from ipot.commands.common import Folder, Generation, parse
-from ipot.config import Run
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import DataError, UnknownName, Unsupported
@@ -20,9 +19,11 @@ from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
 from ipot.own.sources import opened_as_trained
 from ipot.problems.base import GridProblem
-from ipot.recipes.experiment import WHOLE, Experiment
+from ipot.recipes.experiment import Experiment
+from ipot.recipes.sizes import WHOLE
 from ipot.recipes.studies import Question, answer, examine, seen_test_data
 from ipot.report import plots
+from ipot.run_folder import Run
 from ipot.samples import Sample, collate
 from ipot.saved.folder import is_saved
 from ipot.spec import Need, Spec

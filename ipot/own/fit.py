@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ipot.config import Run, environment, to_dict
+from ipot.config import to_dict
 from ipot.data.own import Dataset
 from ipot.data.own_given import flag
 from ipot.data.own_units import spans_held
@@ -24,17 +24,18 @@ from ipot.errors import DataError
 from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.models.base import Operator
-from ipot.own.continued import (
+from ipot.own.fit_run import (
     Interrupted,
-    continued,
     refuse_another,
-    started,
-    stored,
+    resumed_plan,
+    start_fit,
+    stored_settings,
     working_folder,
 )
 from ipot.own.sizing import Plan, plan, refuse_misspelt, refuse_settings
 from ipot.own.sources import PLACES, SERIES, Source, opened
 from ipot.recipes.experiment import build_model
+from ipot.run_folder import Run, environment
 from ipot.surrogate.batches import calibrated
 from ipot.surrogate.loading import TRAINING
 from ipot.surrogate.surrogate import Surrogate
@@ -107,16 +108,16 @@ def fit(
         run, before = Run(folder / TRAINING), None
         if resume is not None:
             asked = {"preset": preset if preset != "default" else None, "seed": seed or None}
-            before = stored(run, told | asked)
+            before = stored_settings(run, told | asked)
             refuse_another(folder, before)
             seed = before["seed"]
         source = opened(data, inputs=inputs, targets=targets, parameters=parameters, **options)
         data, splits = source.data, _splits(source, seed)
         if before is None:
             chosen = plan(splits.train, device=place, preset=preset, seed=seed, **told)
-            started(run, chosen, data, preset=preset, seed=seed)
+            start_fit(run, chosen, data, preset=preset, seed=seed)
         else:
-            chosen = continued(before, run, data)
+            chosen = resumed_plan(before, run, data)
         for line in (*source.notes, *data.describe(), *chosen.lines):
             say(line)
         begun = time.monotonic()

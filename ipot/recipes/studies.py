@@ -22,7 +22,9 @@ from ipot.evaluation.evaluate import Scores, evaluate, score
 from ipot.evaluation.references import score_references
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
-from ipot.recipes.experiment import WHOLE, Experiment, SplitReport, load_data, restore
+from ipot.recipes.experiment import Experiment, SplitReport, load_data
+from ipot.recipes.running import restore
+from ipot.recipes.sizes import WHOLE
 from ipot.samples import Batch
 from ipot.spec import Spec
 

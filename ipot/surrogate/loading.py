@@ -7,14 +7,16 @@ from typing import Any
 
 import torch
 
-from ipot.config import Run, to_dict
+from ipot.config import to_dict
 from ipot.data.own import Layout
 from ipot.data.own_given import flag, near, path_given
 from ipot.device import choose
 from ipot.errors import RunError, UnknownName, Unsupported
 from ipot.evaluation.conformal import Conformal
 from ipot.labelled.series import Series
-from ipot.recipes.experiment import Experiment, ended, restore
+from ipot.recipes.experiment import Experiment
+from ipot.recipes.running import ended, restore
+from ipot.run_folder import Run
 from ipot.saved.config_file import CONFIG, read_json
 from ipot.saved.folder import FILES, WEIGHTS, is_saved, looks_saved, read_folder
 from ipot.saved.hub import commit_of, fetch_from_hub

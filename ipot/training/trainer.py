@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from ipot import files
-from ipot.config import Run
+from ipot.run_folder import Run
 from ipot.data.dataset import Dataset
 from ipot.device import peak_memory, reset_peak_memory, synchronize
 from ipot.errors import Diverged, RunError

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from ipot.config import Run
 from ipot.evaluation.evaluate import evaluate
+from ipot.run_folder import Run
 from ipot.training import checkpoint
 from ipot.training.step import Average
 from training.toys import CPU, fit, model, stacked

@@ -1,4 +1,4 @@
-"""The folder of a fit: refused before any time is spent on it, started, and gone on with."""
+"""The folder of a fit: validate, create and resume it, and tell the data of runs apart."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ipot import files, lock
-from ipot.config import Run, environment, from_dict, to_dict
+from ipot.config import from_dict, to_dict
 from ipot.data.own import Dataset
 from ipot.data.own_given import path_given
 from ipot.errors import RunError
 from ipot.lock import locked
 from ipot.models.ipot import Config
 from ipot.own.sizing import Plan
+from ipot.run_folder import Run, differences, environment, left_as_found
 from ipot.saved.disk import recover
 from ipot.saved.folder import is_saved, read_saved, refuse_current, refuse_target
 from ipot.surrogate.loading import OWN_DATA, TRAINING
@@ -25,7 +26,7 @@ from ipot.typed_json import from_value
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal ended a fit; `folder` is where to go on, or None where nothing was kept."""
+    """A signal ended a fit; `folder` is what to resume, or None where nothing was kept."""
 
     def __init__(self, signal: int, folder: Path | None) -> None:
         how = "nothing is kept, since no out=... was given"
@@ -60,19 +61,23 @@ def working_folder(out: Path | str | None, resume: Path | str | None) -> Iterato
             yield Path(name)
         return
     refuse_current(out, "out=")
-    made = _made(out)
-    try:
+    _refuse_taken(out)
+    with left_as_found(out / TRAINING):
+        try:
+            # No file to try it with, which a kill might leave: the lock is the first to be written.
+            files.make_folder(out / TRAINING)
+        except OSError as error:
+            raise RunError(
+                f"out={out} cannot be written to: {error.strerror or error}. Choose another folder."
+            ) from error
         with locked(out / TRAINING, "training"):
             # Another process may have begun since, and even have ended.
             Run(out / TRAINING).refuse_existing()
             yield out
-    except BaseException:
-        _unmade(made)
-        raise
 
 
-def started(run: Run, chosen: Plan, data: Dataset, *, preset: str, seed: int) -> None:
-    """Write down what is needed to go on."""
+def start_fit(run: Run, chosen: Plan, data: Dataset, *, preset: str, seed: int) -> None:
+    """Create the run: write down what is needed to resume it."""
     content = {
         "kind": OWN_DATA,
         "model": to_dict(chosen.model),
@@ -86,25 +91,19 @@ def started(run: Run, chosen: Plan, data: Dataset, *, preset: str, seed: int) ->
     Run.create(run.path, content)
 
 
-def stored(run: Run, told: Mapping[str, Any]) -> dict[str, Any]:
-    """What was written down; settings that are told again must be the same."""
+def stored_settings(run: Run, told: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run; those that are told again must be the same."""
     content = run.config()
     if content.get("kind") != OWN_DATA:
         raise RunError(f"{run.path} is not a run of `ipot.fit`")
     _check(content, str(run.config_file))
-    before = {
-        "minutes": content["training"]["minutes"],
-        "epochs": content["training"]["epochs"],
-        "preset": content["preset"],
-        "seed": content["seed"],
-    }
-    changed = [n for n, value in before.items() if told.get(n) not in (None, value)]
+    asked: dict[str, Any] = {n: told[n] for n in ("preset", "seed") if told.get(n) is not None}
     for part in ("model", "training"):
-        known = content[part]
-        for name, value in (told.get(part) or {}).items():
-            value = list(value) if isinstance(value, tuple) else value
-            if name not in known or known[name] != value:
-                changed.append(f"{part}[{name!r}]")
+        given = dict(told.get(part) or {})
+        if part == "training":
+            given |= {n: told[n] for n in ("minutes", "epochs") if told.get(n) is not None}
+        asked[part] = {n: list(v) if isinstance(v, tuple) else v for n, v in given.items()}
+    changed = differences(content, asked, ("model", "training"))
     if changed:
         raise RunError(
             f"resume={run.path.parent}: {', '.join(changed)} is another than the run was started "
@@ -136,7 +135,7 @@ def refuse_another(folder: Path, content: dict[str, Any]) -> None:
         )
 
 
-def continued(content: dict[str, Any], run: Run, data: Dataset) -> Plan:
+def resumed_plan(content: dict[str, Any], run: Run, data: Dataset) -> Plan:
     """The settings of a run that was stopped, if it was on these data."""
     if content["data"] not in (fingerprint(data), fingerprint(data, origins=False)):
         raise RunError(
@@ -175,8 +174,8 @@ def fingerprint(data: Dataset, *, origins: bool = True) -> str:
     return digest.hexdigest()
 
 
-def _made(folder: Path) -> list[Path]:
-    """Make a folder that can be written to; those that are new, the innermost first."""
+def _refuse_taken(folder: Path) -> None:
+    """Refuse a folder that holds something already."""
     if folder.is_dir() and not _is_blank(folder):
         raise RunError(
             f"out={folder} is not empty. Choose another folder, or go on with a run that was "
@@ -184,28 +183,10 @@ def _made(folder: Path) -> list[Path]:
         )
     if folder.exists() and not folder.is_dir():
         raise RunError(f"out={folder} is a file. Choose another folder.")
-    made = []
-    try:
-        made = [p for p in (folder / TRAINING, folder, *folder.parents) if not p.exists()]
-        # No file to try it with, which a kill might leave: the lock is the first to be written.
-        files.make_folder(folder / TRAINING)
-        return made
-    except OSError as error:
-        _unmade(made)
-        raise RunError(
-            f"out={folder} cannot be written to: {error.strerror or error}. Choose another folder."
-        ) from error
 
 
 def _is_blank(folder: Path) -> bool:
-    """Whether nothing is there, or nothing but what a fit left that was killed as it began."""
+    """True if nothing is there, or nothing but what a fit left that was killed as it began."""
     training = folder / TRAINING
     begun = training.is_dir() and not lock.is_blank(training)
     return not begun and all(path == training and path.is_dir() for path in folder.iterdir())
-
-
-def _unmade(folders: list[Path]) -> None:
-    """Remove those that are empty; in others a run has begun, and can be gone on with."""
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
