@@ -125,9 +125,7 @@ def run_seeds(path: Path, seed: Seed) -> Named:
 
     found, store = None, Store(path / "store")
     with _for_a_while():
-        found = run_seeds(
-            settings(), path / "runs", [0, 1], device="cpu", store=store, quiet=True
-        )
+        found = run_seeds(settings(), path / "runs", [0, 1], device="cpu", store=store, quiet=True)
     if found is not None:
         yield _finite("errors", np.array([found["mean"], found["spread"]]))
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from ipot.config import to_dict
 from ipot.data.own import Dataset
 from ipot.data.own_given import flag
 from ipot.data.own_units import spans_held
@@ -44,6 +43,7 @@ from ipot.training import checkpoint
 from ipot.training.objective import BalancedL2, Objective
 from ipot.training.settings import Training
 from ipot.training.trainer import Result, Stopped, train
+from ipot.typed_json import to_dict
 
 MODEL = "ipot"
 HELD_OUT = 0.08
@@ -237,7 +237,7 @@ def _finished(
             "held out": 0 if held is None else len(held),
         },
         "described": data.describe(),
-        "training": to_dict(chosen.training),
+        "training": to_dict(chosen.training, infinite=True),
         "epochs": result.epochs,
         "stopped early": result.out_of_patience,
         "steps": result.steps,

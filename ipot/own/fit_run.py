@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from ipot import files, lock
-from ipot.config import from_dict, to_dict
 from ipot.data.own import Dataset
 from ipot.data.own_given import path_given
 from ipot.errors import RunError
@@ -22,7 +21,7 @@ from ipot.saved.disk import recover
 from ipot.saved.folder import is_saved, read_saved, refuse_current, refuse_target
 from ipot.surrogate.loading import OWN_DATA, TRAINING
 from ipot.training.settings import Training
-from ipot.typed_json import from_value
+from ipot.typed_json import from_dict, from_value, to_dict
 
 
 class Interrupted(KeyboardInterrupt):
@@ -80,8 +79,8 @@ def start_fit(run: Run, chosen: Plan, data: Dataset, *, preset: str, seed: int) 
     """Create the run: write down what is needed to resume it."""
     content = {
         "kind": OWN_DATA,
-        "model": to_dict(chosen.model),
-        "training": to_dict(chosen.training),
+        "model": to_dict(chosen.model, infinite=True),
+        "training": to_dict(chosen.training, infinite=True),
         "normalize": chosen.normalize,
         "preset": preset,
         "seed": seed,
@@ -117,8 +116,8 @@ def _check(content: dict[str, Any], where: str) -> None:
     wanted = {"preset": str, "seed": int, "data": str, "normalize": bool}
     for name, hint in wanted.items():
         from_value(hint, content.get(name), f"{where}: {name}")
-    from_dict(Config, content.get("model"), where, "model")
-    from_dict(Training, content.get("training"), where, "training")
+    from_dict(Config, content.get("model"), where, "model", infinite=True)
+    from_dict(Training, content.get("training"), where, "training", infinite=True)
     if missing := {"minutes", "epochs"} - set(content["training"]):
         raise RunError(f"{where}: training.{min(missing)} is missing. Put it back, or start anew.")
 
@@ -144,8 +143,8 @@ def resumed_plan(content: dict[str, Any], run: Run, data: Dataset) -> Plan:
         )
     where = str(run.config_file)
     return Plan(
-        from_dict(Config, content["model"], where, "model"),
-        from_dict(Training, content["training"], where, "training"),
+        from_dict(Config, content["model"], where, "model", infinite=True),
+        from_dict(Training, content["training"], where, "training", infinite=True),
         content["normalize"],
         (f"going on with {run.path.parent}",),
     )

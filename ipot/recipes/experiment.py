@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from ipot import registry
-from ipot.config import from_dict, to_dict
 from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.data.store import Store
@@ -27,7 +26,7 @@ from ipot.recipes import default, paper, systems
 from ipot.recipes.sizes import refuse_data, refuse_sizes
 from ipot.spec import Spec
 from ipot.training.settings import Training
-from ipot.typed_json import shown
+from ipot.typed_json import from_dict, shown, to_dict
 
 PRESETS = ("default", "paper")
 
@@ -65,9 +64,9 @@ class Experiment:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for config.json."""
         return {
-            "problem": {"name": self.problem_name, **to_dict(self.problem)},
-            "model": {"name": self.model_name, **to_dict(self.model)},
-            "training": to_dict(self.training),
+            "problem": {"name": self.problem_name, **to_dict(self.problem, infinite=True)},
+            "model": {"name": self.model_name, **to_dict(self.model, infinite=True)},
+            "training": to_dict(self.training, infinite=True),
             "data": to_dict(self.data),
             "preset": self.preset,
             "normalize": self.normalize,
@@ -75,7 +74,7 @@ class Experiment:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any], where: str, *, trusted: bool = False) -> Experiment:
-        """The same from config.json.
+        """The settings in a config.json.
 
         A problem or model that lives outside this package is code: it is imported only where the
         file is `trusted`, or where the program has imported it already.
@@ -93,9 +92,11 @@ class Experiment:
             for kind, group in (("problems", problem), ("models", model))
         ]
         found = cls(
-            problem=from_dict(_problem_class(names[0], where), problem, where, "problem"),
-            model=from_dict(_config_class(names[1], where), model, where, "model"),
-            training=from_dict(Training, content["training"], where, "training"),
+            problem=from_dict(
+                _problem_class(names[0], where), problem, where, "problem", infinite=True
+            ),
+            model=from_dict(_config_class(names[1], where), model, where, "model", infinite=True),
+            training=from_dict(Training, content["training"], where, "training", infinite=True),
             data=from_dict(Data, content["data"], where, "data"),
             problem_name=names[0],
             model_name=names[1],

@@ -56,7 +56,7 @@ class Question:
         return self.mask is not None or self.keep != 1
 
     def describe(self) -> str:
-        """The same in words."""
+        """How the test data are seen, in words."""
         words = []
         if self.resolution:
             words.append(f"inputs at {self.resolution} a side")

@@ -39,11 +39,12 @@ from ipot.saved.config_file import (
     checked,
     current_config,
     read_json,
+    spec_from_dict,
     told,
 )
 from ipot.saved.disk import whole_folder
-from ipot.saved.facts_json import from_dict, plain, spec_from_dict, spec_to_dict, to_dict
 from ipot.spec import Spec
+from ipot.typed_json import from_dict, plain, to_dict
 from ipot.version import __version__
 
 WEIGHTS, CARD, BOUNDS = "model.safetensors", "README.md", "bounds.safetensors"
@@ -88,7 +89,7 @@ class Saved:
             "version": VERSION,
             "ipot": __version__,
             "model": {"name": self.model_name, "config": to_dict(self.model)},
-            "spec": spec_to_dict(self.spec),
+            "spec": to_dict(self.spec),
             "layout": plain(self.layout, "layout", exact=True),
             "about": plain(about, "about"),
             "scores": plain(self.scores, "scores"),
@@ -107,7 +108,7 @@ def is_saved(path: Path | str) -> bool:
 
 
 def looks_saved(path: Path | str) -> bool:
-    """The same, also where config.json is damaged: what is told then is of a saved model."""
+    """Like `is_saved`, but true of a damaged config.json too, so that errors speak of a model."""
     if is_saved(path):
         return True
     try:

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from ipot.config import to_dict
 from ipot.data.own import Layout
 from ipot.data.own_given import flag, near, path_given
 from ipot.device import choose
@@ -21,6 +20,7 @@ from ipot.saved.config_file import CONFIG, read_json
 from ipot.saved.folder import FILES, WEIGHTS, is_saved, looks_saved, read_folder
 from ipot.saved.hub import commit_of, fetch_from_hub
 from ipot.surrogate.surrogate import Surrogate
+from ipot.typed_json import to_dict
 
 WEIGHTS_OF_A_RUN = ("best", "last")
 OWN_DATA = "own data"
@@ -98,7 +98,7 @@ def _facts_of_run(folder: Run, settings: Experiment) -> dict[str, Any]:
     """How a run was trained and how it ended, as far as its folder says."""
     counts = {"train": settings.data.train, "validation": settings.data.validation}
     about: dict[str, Any] = {"run": settings.problem_name, "samples": counts}
-    about |= {"training": to_dict(settings.training), "preset": settings.preset}
+    about |= {"training": to_dict(settings.training, infinite=True), "preset": settings.preset}
     scores: dict[str, Any] = {}
     try:
         result = ended(folder)
