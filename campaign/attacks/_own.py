@@ -17,11 +17,11 @@ from campaign.attacks._contents import Content, digest, digest_file, run_content
 from campaign.attacks._operations import HERE, TINY, Operation
 from ipot import cli
 from ipot.commands import predict_own
-from ipot.config import Run
 from ipot.data.own import Dataset
 from ipot.errors import RunError
 from ipot.formats.arrays import write_mapped
 from ipot.own.fit import fit
+from ipot.run_folder import Run
 from ipot.saved.folder import is_saved
 from ipot.training import checkpoint, journal
 
