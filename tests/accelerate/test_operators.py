@@ -33,7 +33,7 @@ SPEC = Spec(
 CONFIG = Config(
     latents=5,
     width=16,
-    blocks=2,
+    blocks=1,
     heads=2,
     cross_heads=1,
     bins=(2,),
@@ -106,7 +106,8 @@ def towers(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("config", "times"), [(CONFIG, (1.0, 2.0, 3.0)), (NARROW, (1.0, 3.0)), (NARROW, (2.0,))]
+    ("config", "times"),
+    [(CONFIG, (1.0, 2.0, 3.0)), (NARROW, (1.0, 3.0)), (replace(NARROW, blocks=2), (2.0,))],
 )
 def test_a_rollout_is_that_of_the_plain_version(config, times, towers):
     model = build(config)
@@ -199,7 +200,7 @@ def _another_feed_forward(model):
     [_hooked, _hooked_processor, _another_block, _patched, _patched_step, _another_feed_forward],
 )
 def test_blocks_that_do_something_else_are_called(change, towers):
-    model = build(replace(CONFIG, blocks=1))
+    model = build()
     before = plain_results(model, late)
     change(model)
     expected = plain_results(model, late)
