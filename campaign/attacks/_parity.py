@@ -1,6 +1,6 @@
 """Whether numbers are as near to the exact ones as honest rounding lets them be.
 
-Exact is the plain path in float64. The plain path in the precision of what is tried says how much
+Exact is the model as it is, in float64. The same in the precision of what is tried says how much
 of the exact answer rounding leaves, and where it leaves nothing (an overflow) there is no finding.
 """
 
@@ -82,10 +82,10 @@ def doubled(model: Any) -> Any:
 
 @contextmanager
 def rounded_attention(unit: float, seed: int) -> Iterator[None]:
-    """The plain path with what any way of computing it may lose: of scores, and of gradients of
+    """The model as it is with what any way of computing it may lose: of scores, and of gradients of
     scores, a part as large as the terms that they are sums of. These may cancel by the book and
     not elsewhere: of a single key, say."""
-    from ipot.nn import paths
+    from ipot.nn import attention, slices
 
     random = torch.Generator().manual_seed(seed)
 
@@ -93,7 +93,7 @@ def rounded_attention(unit: float, seed: int) -> Iterator[None]:
         drawn = 2 * torch.rand(size.shape, generator=random, dtype=torch.float64) - 1
         return unit * size * drawn.to(size.device)
 
-    def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
         query, turned = query * query.shape[-1] ** -0.5, key.transpose(-1, -2)
         scores = query @ turned
         scores = scores + noise(query.detach().abs() @ turned.detach().abs())
@@ -121,7 +121,7 @@ def rounded_attention(unit: float, seed: int) -> Iterator[None]:
             scores.register_hook(lost)
         return out
 
-    with patch.object(paths, "plain_attention", attend):
+    with patch.object(attention, "attention", attend), patch.object(slices, "attention", attend):
         yield
 
 

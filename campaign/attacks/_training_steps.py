@@ -8,6 +8,7 @@ what follows from the averages that were found.
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -55,12 +56,12 @@ def try_steps(case: Case, model: Any, samples: list[Any], device: torch.device) 
 def _trainer(case: Case, model: Any, samples: list[Any], device: torch.device) -> tuple:
     from ipot.data.dataset import Ragged, Stacked
     from ipot.data.packed import Packed, unpackable
+    from ipot.training import step as steps
     from ipot.training.distributed import World
     from ipot.training.draws import Draws
     from ipot.training.objective import RelativeL2
     from ipot.training.optimizer import make_optimizer
     from ipot.training.settings import Training
-    from ipot.training.step import Step
 
     ragged = case["batch"]["layout"] == "ragged"
     data: Any = Ragged(samples) if ragged else Stacked(clean(samples, device))
@@ -72,15 +73,15 @@ def _trainer(case: Case, model: Any, samples: list[Any], device: torch.device) -
     )
     optimizer = make_optimizer(model, settings, [], device)
     draws = Draws(data, model.spec, settings)
-    model.regions = lambda: iter(())  # compiling takes a minute
     precision = "bf16" if case["cast"] else "float32"
-    step = Step(
-        *(model, RelativeL2(), optimizer, draws, settings),
-        device=device,
-        precision=precision,
-        mode=kind,
-        world=World(),
-    )
+    with patch.object(steps, "regions", lambda model: ()):  # compiling takes a minute
+        step = steps.Step(
+            *(model, RelativeL2(), optimizer, draws, settings),
+            device=device,
+            precision=precision,
+            mode=kind,
+            world=World(),
+        )
     return step, draws, optimizer
 
 
@@ -106,14 +107,12 @@ def _gradient(before: tuple, after: tuple) -> Tensor:
 
 def _expected(case: Case, model: Any, batch: Any) -> Yardstick:
     """Loss and clipped gradients by the book, in float64 and in the precision of the step."""
-    from ipot.nn.paths import attention_path
-
     from ipot.evaluation.metrics import relative_l2
 
     def by_the_book(network: Any, given: Any, cast: bool = False) -> Numbers:
         own = {n: p for n, p in network.named_parameters() if p.requires_grad}
         kind = given.values.device.type
-        with attention_path("plain"), torch.autocast(kind, torch.bfloat16, enabled=cast):
+        with torch.autocast(kind, torch.bfloat16, enabled=cast):
             out = network(given)
             loss = relative_l2(out, given.truth, mask=given.query_mask).mean()
         grads = torch.autograd.grad(

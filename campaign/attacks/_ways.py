@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -30,9 +31,9 @@ FORCED = ("blocks", "fused", "kernel")
 @contextmanager
 def taken(case: Case, device: torch.device) -> Iterator[None]:
     """Let computation go the way of a case, however few rows there are."""
-    from ipot.accelerate.cpu import build
-    from ipot.models import base, oformer
-    from ipot.nn import blockwise, chunks, paths
+    from ipot.accelerate import attention, chunks, operators
+    from ipot.accelerate.cpu import blockwise, build
+    from ipot.models import oformer
 
     way, rows = case["way"], case["rows"]
     cast = case["cast"]
@@ -42,9 +43,7 @@ def taken(case: Case, device: torch.device) -> Iterator[None]:
             for name, value in values.items():
                 stack.enter_context(patch.object(module, name, value))
 
-        put(paths, FEW=0)
-        forced = case.get("path") or (way if way in FORCED else "auto")
-        stack.enter_context(paths.attention_path(forced))
+        put(attention, FEW=0)
         if way in ("blocks", "uncompiled"):
             put(blockwise, FEW=0, MANY=0, SCORES=16 * rows, SHORT=rows)
         if way == "uncompiled":
@@ -53,7 +52,7 @@ def taken(case: Case, device: torch.device) -> Iterator[None]:
             put(chunks, STREAMED=0, STREAMED_ON_CPU=0, STREAMED_IN_TRAINING=0)
             put(chunks, ROWS_AT_ONCE={"cpu": rows, "cuda": rows}, ROWS_BY_KERNEL=(rows,) * 3)
         if way == "recompute":
-            put(base, ROWS_AT_ONCE=1)
+            put(operators, ROWS_AT_ONCE=1, LEAN=1)
             put(oformer, ROWS_AT_ONCE=1)
         if way == "many rows":
             from ipot.accelerate.cuda import rows_layout
@@ -67,9 +66,16 @@ def taken(case: Case, device: torch.device) -> Iterator[None]:
 
 def answer_of(case: Case) -> Callable[..., Tensor]:
     """How a model is asked."""
-    from ipot.evaluation.replay import PATIENCE, forget
-
+    from ipot.accelerate import accelerate
+    from ipot.accelerate.fixed_mesh import FixedMesh
+    from ipot.accelerate.replay import PATIENCE, forget
     from ipot.evaluation.predict import predict
+
+    way = case["way"]
+    forced = case.get("path") or (way if way in FORCED else "auto")
+
+    def quick(model) -> Any:
+        return accelerate(model, training=case["check"] == "gradients", attention=forced)
 
     def in_pieces(model, batch) -> Tensor:
         return predict(model, batch, rows=case["rows"]).clone()
@@ -88,8 +94,9 @@ def answer_of(case: Case) -> Callable[..., Tensor]:
     def with_fixed_mesh(model, batch) -> Tensor:
         points = batch.points if len(batch.points) == 1 else None
         still = len(batch.queries) == 1 and batch.queries.ndim == 3
-        model.keep_mesh(points, batch.queries if still else None)
-        return model(batch)
+        made = quick(model)
+        FixedMesh(made, points, batch.queries if still else None, cast=case["cast"])
+        return made(batch)
 
     ways = {"pieces": in_pieces, "replay": replayed, "fixed": with_fixed_mesh}
-    return ways.get(case["way"], lambda model, batch: model(batch))
+    return ways.get(way, lambda model, batch: quick(model)(batch))

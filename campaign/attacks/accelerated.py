@@ -103,18 +103,15 @@ class Accelerated(Attack):
             torch.set_num_threads(threads)
 
     def _answers(self, case: Case, model: Any, samples: list[Any], device: torch.device) -> None:
-        from ipot.nn.paths import attention_path
-
         from ipot.errors import IpotError
 
         def plainly(network: Any, given: Any) -> Any:
             kind = given.values.device.type
-            with attention_path("plain"), torch.autocast(kind, torch.bfloat16, enabled=cast):
+            with torch.autocast(kind, torch.bfloat16, enabled=cast):
                 return network(given)
 
         def exactly(network: Any, given: Any) -> Any:
-            with attention_path("plain"):
-                return network(given)
+            return network(given)
 
         def sensitive(seed: int) -> Numbers:
             with rounded_attention(rounding.unit, seed):

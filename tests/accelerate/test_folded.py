@@ -2,8 +2,10 @@
 
 import pytest
 import torch
-from ipot.nn.folded import ALIGNED, Known, called, fold, product_dtype, project_folded
 from torch import nn
+
+from ipot.accelerate.fixed_mesh import Known
+from ipot.accelerate.folded import ALIGNED, fold, product_dtype, project_folded
 
 CPU = torch.device("cpu")
 
@@ -69,31 +71,6 @@ def test_the_precision_of_a_product():
         assert product_dtype(torch.float64, CPU) == exact == torch.float64
         with torch.autocast("cpu", enabled=False):
             assert product_dtype(torch.float32, CPU) == torch.float32
-
-
-@pytest.mark.parametrize(
-    "register",
-    [
-        "register_forward_hook",
-        "register_forward_pre_hook",
-        "register_full_backward_hook",
-        "register_full_backward_pre_hook",
-    ],
-)
-def test_layers_with_hooks_are_called(register):
-    norm, linear = layers()
-    assert not called(norm, linear)
-    for layer in (norm, linear):
-        handle = getattr(layer, register)(lambda *arguments: None)
-        assert called(norm, linear)
-        handle.remove()
-        assert not called(norm, linear)
-
-
-def test_layers_of_another_kind_are_called():
-    norm, linear = layers()
-    assert called(nn.Identity(), linear)
-    assert called(norm, nn.utils.parametrizations.weight_norm(linear))
 
 
 def test_numbers_are_taken_over_in_place():

@@ -190,16 +190,38 @@ def test_an_accelerated_model_is_the_model(case, monkeypatch):
 
 
 @pytest.mark.usefixtures("everywhere")
-@pytest.mark.parametrize("learn", [True, False])
+@pytest.mark.parametrize("precision", ROUNDING)
 @pytest.mark.parametrize("name", ["grid", "sensors", "some-points", "mesh"])
 @pytest.mark.parametrize("variant", model_variants())
-def test_every_model_there_is(name, variant, learn):
-    case = CASES[name]()
+def test_every_model_there_is(name, variant, precision):
+    """Learning in float64; answering in float32, by kernels, and in bf16 as well as by torch."""
+    case, learn, cast = CASES[name](), precision == "float64", precision == "bf16"
     model, batch = case.build(*variant), case.batch()
-    if batch.queries.ndim == 3 and not learn and name == "grid":
-        model, batch = model.float(), batch.astype(torch.float32)
     options = {"learn": learn, "places": False, "answer": lambda m, b: m(b)}
     exact = numbers(model, batch, **options)
-    found = numbers(accelerate(model, training=learn), batch, **options)
-    most = 1e-9 if batch.values.dtype == torch.float64 else 1e-4
-    assert max(distance(found, exact).values()) < most
+    if not learn:
+        model, batch = model.float(), batch.astype(torch.float32)
+    with torch.autocast("cpu", torch.bfloat16, enabled=cast, cache_enabled=False):
+        usual = max(distance(numbers(model, batch, **options), exact).values())
+        quick = accelerate(model, training=learn)
+        off = max(distance(numbers(quick, batch, **options), exact).values())
+    assert off < ROUNDING[precision][0] + 4 * usual
+
+
+@pytest.mark.skipif(why_not() is not None, reason=f"no library: {why_not()}")
+@pytest.mark.parametrize("kind", ["native", "halves"])
+def test_a_model_goes_by_these_kernels(monkeypatch, kind):
+    """Four blocks and the decoder; the encoder attends over a mesh."""
+    if kind == "halves" and why_not_bf16():
+        pytest.skip(f"no kernels in bf16: {why_not_bf16()}")
+    model = build(decoder="unlifted", tied=True)
+    batch = batch_for(model, shared=True, queries="shared", times=(1.0, 2.0), n=900, m=900)
+    called, known = [], dict(ways.OURS)
+    for name, way in known.items():
+        monkeypatch.setitem(
+            ways.OURS, name, lambda *given, name=name, way=way: called.append(name) or way(*given)
+        )
+    monkeypatch.setattr(ways, "FEW", 49)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=kind == "halves"):
+        accelerate(model)(batch)
+    assert called == [kind] * 5

@@ -93,7 +93,7 @@ def test_a_graph_that_does_not_fit_is_done_without(counted, monkeypatch):
     def full(batch, answer):
         tries.append(1)
         with monkeypatch.context() as during:
-            during.setattr(model, "forward", lambda batch: _raise(torch.OutOfMemoryError("full")))
+            during.setattr(IPOT, "encode", lambda *given: _raise(torch.OutOfMemoryError("full")))
             return answer(batch)
 
     monkeypatch.setattr(replay, "capture", full)

@@ -11,7 +11,7 @@ from bench.cases import CONFIG, SPEC, batch, data, model
 from ipot.bench import plain_model
 from ipot.errors import Unsupported
 from ipot.models import transolver
-from ipot.models.ipot import Config
+from ipot.models.ipot import IPOT, Config
 from ipot.nn import attention
 from ipot.recipes.experiment import build_model
 from ipot.spec import Need
@@ -44,13 +44,13 @@ def test_it_answers_as_the_model_does(config, sizes):
 
 def test_every_step_is_decoded_by_itself_and_for_every_sample(monkeypatch):
     network, seen = model(), []
-    decode = type(network).decode
+    decode = IPOT.decode
 
     def remember(self, latent, queries):
         seen.append((tuple(latent.state.shape), tuple(queries.shape)))
         return decode(self, latent, queries)
 
-    monkeypatch.setattr(type(network), "decode", remember)
+    monkeypatch.setattr(IPOT, "decode", remember)
     plain_model.forward(network, batch(size=3))
     assert seen == [((3, 6, 8), (3, 7, 2))] * 4
 

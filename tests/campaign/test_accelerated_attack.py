@@ -11,10 +11,11 @@ from campaign.attack import Lost, Place, nth_case
 from campaign.attacks import _parity, _ways
 from campaign.attacks._random_batches import clean, samples_of, spoiled
 from campaign.attacks.accelerated import OnCPU, OnCUDA
+from ipot.accelerate import attention as paths
 from ipot.accelerate import cuda as kernels
+from ipot.accelerate import streaming
 from ipot.accelerate.cpu.build import why_not, why_not_bf16
 from ipot.errors import DataError, Unsupported
-from ipot.nn import paths, streaming
 from ipot.training.step import Ledger
 
 pytestmark = pytest.mark.plain

@@ -63,9 +63,9 @@ def test_queries_attend_to_inducing_points_near_them_even_after_the_processor(sp
         model = build(spec, local=local)
         state = model.encoder(x[None], torch.randn(1, 300, 1))
         for _ in range(3):
-            state = model.step(state)
+            state = model.processor(state)
         embedded = model.decoder.lift(model.decoder.position(y))
-        attention = weights(model.decoder.block, embedded, state.state[0])
+        attention = weights(model.decoder.block, embedded, state[0])
         found[local] = mean_distance(attention, y, places)
     assert found[True] < 0.85 * found[False]
 

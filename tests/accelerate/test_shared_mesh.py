@@ -2,9 +2,10 @@
 
 import pytest
 import torch
-from ipot.nn.folded import Known
-from ipot.nn.split import Split, project, sums_of
 from torch import nn
+
+from ipot.accelerate.fixed_mesh import Known
+from ipot.accelerate.shared_mesh import Split, project, sums_of
 
 
 @pytest.mark.parametrize("channels", [1, 3, 20])
@@ -42,16 +43,6 @@ def test_what_is_kept_of_the_positions_is_taken_as_it_is(trained):
             assert not torch.allclose(
                 project(Split(position, value, other), norm, linear), expected
             )
-
-
-def test_layers_with_hooks_are_called_as_modules():
-    norm, linear = nn.LayerNorm(33), nn.Linear(33, 8)
-    tokens, seen = Split(torch.randn(1, 11, 30), torch.randn(4, 11, 3)), []
-    expected = project(tokens, norm, linear)
-    for layer in (norm, linear):
-        layer.register_forward_hook(lambda module, given, out: seen.append(module))
-    torch.testing.assert_close(project(tokens, norm, linear), expected)
-    assert seen == [norm, linear]
 
 
 def test_large_values_cancel_little():

@@ -6,15 +6,16 @@ from copy import deepcopy
 
 import pytest
 import torch
-from ipot.nn.paths import attention_path
-from ipot.nn.split import Split
 from torch import nn
 
+from ipot.accelerate import projected as ready
 from ipot.accelerate.cpu import build
 from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
-from ipot.nn import mesh, ready
+from ipot.accelerate.shared_mesh import Split, lay
 from ipot.nn.fourier import FourierFeatures
+
+from .models import target
 
 
 def made(calls):
@@ -91,6 +92,7 @@ def test_layers_are_not_kept_alive():
     assert left() is None
 
 
+ANSWERS = target(training=False)
 needs_library = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
 
@@ -106,8 +108,7 @@ def layers(channels, columns=12, *, bias=False):
 def exactly(position, norm, linear, points, values):
     """The layers one by one, in float64."""
     position, norm, linear = (deepcopy(m).double() for m in (position, norm, linear))
-    with attention_path("plain"):
-        tokens = position(points.double())
+    tokens = position(points.double())
     if values is not None:
         tokens = torch.cat([tokens.expand(len(values), -1, -1), values.double()], -1)
     return linear(norm(tokens))
@@ -122,7 +123,7 @@ def test_points_are_projected_in_one_pass(channels, bias):
     points = torch.rand(3, 70, 2)
     values = 0.01 * torch.randn(3, 70, channels) if channels else None
     norm.eps = 0.1
-    found = ready.project_points(position, None, norm, linear, points, values)
+    found = ready.project_points(ANSWERS, position, None, norm, linear, points, values)
     assert found.tokens is None
     wanted = exactly(position, norm, linear, points, values)
     assert (found.projected - wanted).abs().max() < 2e-5 * wanted.abs().max()
@@ -133,8 +134,8 @@ def test_points_are_projected_in_one_pass(channels, bias):
 def test_a_mesh_is_laid_as_its_tokens_are():
     position, norm, linear = layers(2)
     points, values = torch.rand(1, 70, 2), torch.randn(3, 70, 2)
-    found = ready.project_mesh(position, None, norm, linear, points, values)
-    wanted = mesh.lay(Split(position(points), values), norm, linear)
+    found = ready.project_mesh(ANSWERS, position, None, norm, linear, points, values)
+    wanted = lay(Split(position(points), values), norm, linear)
     assert found.value is values
     torch.testing.assert_close(found.products, wanted.products, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(found.sums, wanted.sums, rtol=1e-5, atol=1e-4)
@@ -143,7 +144,7 @@ def test_a_mesh_is_laid_as_its_tokens_are():
 WHYS = (
     *("gradients", "compiling", "another path", "autocast to float16", "no library", "lift"),
     *("points in float64", "values in float64", "weights in float64", "positions in float64"),
-    *("norm in float64", "hook", "hook of the norm", "hook of the positions", "wide values"),
+    *("norm in float64", "hook of the positions", "wide values", "for training"),
 )
 
 
@@ -173,17 +174,13 @@ def test_elsewhere_nothing_is_ready(monkeypatch, why, call):
         position.register_forward_hook(lambda *given: None)
     if why == "positions in float64":
         position.double()
-    if why == "hook":
-        linear.register_forward_hook(lambda *given: None)
-    if why == "hook of the norm":
-        norm.register_forward_hook(lambda *given: None)
-    path = attention_path("fused" if why == "another path" else "auto")
+    path = "fused" if why == "another path" else "auto"
     with (
         torch.set_grad_enabled(why == "gradients"),
         torch.autocast("cpu", torch.float16, enabled=why == "autocast to float16"),
-        path,
     ):
-        found = call(position, lift, norm, linear, points, values)
+        to = target(path, training=why == "for training")
+        found = call(to, position, lift, norm, linear, points, values)
     assert (found is None) == (why is not None)
 
 
@@ -192,7 +189,7 @@ def test_elsewhere_nothing_is_ready(monkeypatch, why, call):
 def test_samples_that_share_points_and_samples_that_do_not():
     position, norm, linear = layers(2)
     points, values = torch.rand(3, 70, 2), torch.randn(3, 70, 2)
-    given = position, None, norm, linear
+    given = ANSWERS, position, None, norm, linear
     assert ready.project_points(*given, points[:1], values) is None
     assert ready.project_mesh(*given, points, values) is None
     # One sample alone has no one to share with.
