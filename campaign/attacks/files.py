@@ -63,7 +63,7 @@ class FilesAttack(Attack):
         """Import the libraries that read, before processes are forked."""
         # Arrow's allocator would start a thread of its own, and a fork might wait for its lock.
         os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-        for name in ("ipot.own.sources", "ipot.own.inspected", "ipot.formats.vtk", *self.imports):
+        for name in ("ipot.own.open_data", "ipot.formats.vtk", *self.imports):
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
         if "xarray" in sys.modules:  # looks for what it can read with, once for each process
