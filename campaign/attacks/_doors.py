@@ -107,9 +107,9 @@ def read(path: Path, seed: Seed) -> Named:
 
 def inspect(path: Path, seed: Seed) -> Named:
     """What `ipot data inspect` shows."""
-    from ipot.own.inspected import inspected
+    from ipot.own.open_data import inspect_data
 
-    found: Inventory = inspected(path)
+    found: Inventory = inspect_data(path)
     # In the order of names: Zarr lists them as its folder does, which is any.
     variables = sorted(found.variables, key=lambda v: v.name)
     for v in variables:
@@ -128,9 +128,9 @@ def inspect(path: Path, seed: Seed) -> Named:
 
 def dataset(path: Path, seed: Seed) -> Named:
     """A data set as `ipot.fit` makes it of a path."""
-    from ipot.own.sources import opened
+    from ipot.own.open_data import open_data
 
-    data = opened(path, **seed.options).data
+    data = open_data(path, **seed.options).data
     spec = data.spec
     if not len(data):
         raise Lost("a data set without samples")

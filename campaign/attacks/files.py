@@ -71,7 +71,9 @@ class FilesAttack(Attack):
     def warm(self) -> None:
         """Import the libraries that read, before processes are forked; without one of them its
         formats are left out."""
-        for name in ("ipot.own.sources", "ipot.own.inspected", "ipot.formats.vtk"):
+        # Arrow's allocator would start a thread of its own, and a fork might wait for its lock.
+        os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+        for name in ("ipot.own.open_data", "ipot.formats.vtk"):
             importlib.import_module(name)
         for name in self.imports:
             missing([name])

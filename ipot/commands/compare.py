@@ -12,7 +12,8 @@ from ipot import files
 from ipot.commands.common import Folder, Generation, emit, say, show, small_if_asked
 from ipot.commands.settings import flag_value, parse_with_settings, split_names
 from ipot.data.store import Store
-from ipot.recipes.compare import Comparison, chosen, compare, shared
+from ipot.recipes.compare import chosen, compare, shared
+from ipot.recipes.compare_table import Comparison
 from ipot.recipes.experiment import Experiment
 from ipot.training.trainer import Stopped
 

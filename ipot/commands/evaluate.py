@@ -15,7 +15,7 @@ from ipot.commands.common import Folder, Generation, emit, parse, show
 from ipot.data.store import Store
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.evaluate import Scores, leads
-from ipot.own.sources import opened_as_trained
+from ipot.own.open_data import open_as_trained
 from ipot.recipes.studies import Answer, Question, ask_model
 from ipot.surrogate.surrogate import Surrogate
 
@@ -144,7 +144,7 @@ def _evaluate_file(flags: Evaluate, model: Surrogate) -> None:
     if other := [n for n in seen if getattr(flags, n) != default[n]]:
         said = ", ".join(f"--{name.replace('_', '-')}" for name in other)
         raise Unsupported(f"{said}: for the test data of a built-in problem, not for --input")
-    scores = model.evaluate(opened_as_trained(model, flags.input))
+    scores = model.evaluate(open_as_trained(model, flags.input))
     errors = scores.per_sample
     if flags.json:
         emit({**scores.as_dict(), "median": statistics.median(errors), "samples": len(errors)})

@@ -17,7 +17,7 @@ from ipot.device import choose
 from ipot.errors import DataError, UnknownName, Unsupported
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
-from ipot.own.sources import opened_as_trained
+from ipot.own.open_data import open_as_trained
 from ipot.problems.base import GridProblem
 from ipot.recipes.experiment import Experiment
 from ipot.recipes.sizes import WHOLE
@@ -218,7 +218,7 @@ class Studio:
         if index < 0:
             raise DataError(f"samples are counted from 0, got {index}")
         if self.flags.input is not None:
-            sample = opened_as_trained(self.surrogate, self.flags.input)[index]
+            sample = open_as_trained(self.surrogate, self.flags.input)[index]
             return self.surrogate.drawn(sample)
         data = self._data(replace(self.question, samples=index + 1))
         sample = data[index]

@@ -31,8 +31,8 @@ from ipot.own.fit_run import (
     stored_settings,
     working_folder,
 )
+from ipot.own.open_data import PLACES, SERIES, OpenedData, open_data
 from ipot.own.sizing import Plan, plan, refuse_misspelt, refuse_settings
-from ipot.own.sources import PLACES, SERIES, Source, opened
 from ipot.recipes.experiment import build_model
 from ipot.run_folder import Run, environment
 from ipot.surrogate.batches import calibrated
@@ -87,7 +87,7 @@ def fit(
 
     data    an `ipot.Dataset`; an xarray object with the variables `inputs` and `targets` (and
             `history=7, lead=7` for a forecast); or the path of a file or folder, whose columns
-            they name. The `options` are those of `ipot.own.sources.opened`.
+            they name. The `options` are those of `ipot.own.open_data.open_data`.
 
     Sizes are chosen from the data and said; `model` and `training` change single settings, like
     `model={"width": 96}`. A part of the samples is held out: for choosing the best weights, for
@@ -110,7 +110,7 @@ def fit(
             before = stored_settings(run, told | asked)
             refuse_another(folder, before)
             seed = before["seed"]
-        source = opened(data, inputs=inputs, targets=targets, parameters=parameters, **options)
+        source = open_data(data, inputs=inputs, targets=targets, parameters=parameters, **options)
         data, splits = source.data, _splits(source, seed)
         if before is None:
             chosen = plan(splits.train, device=place, preset=preset, seed=seed, **told)
@@ -145,11 +145,11 @@ def fit(
 
 def _arguments() -> set[str]:
     """What `fit` may be told by name, its options among it."""
-    told = {*inspect.signature(fit).parameters, *inspect.signature(opened).parameters}
+    told = {*inspect.signature(fit).parameters, *inspect.signature(open_data).parameters}
     return (told | {*SERIES, *PLACES}) - {"source", "options"}
 
 
-def _splits(source: Source, seed: int) -> Splits:
+def _splits(source: OpenedData, seed: int) -> Splits:
     return Splits(*source.parts) if source.parts is not None else split(source.data, seed)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ipot.errors import DataError
-from ipot.recipes.compare import Comparison, Row
+from ipot.recipes.compare_table import Comparison, Row
 from ipot.report.curves import MARKERS, scale_axis, tidy
 from ipot.report.labels import SIZE, Mark, name_ends, name_points
 from ipot.report.style import COLOURS, FAINT, Axes, Figure, Sheet, look

@@ -49,10 +49,8 @@ from ipot.surrogate.inputs import (
     request,
     times_of,
 )
+from ipot.surrogate.intervals import intervals, refuse_taken_names, usable_bounds
 from ipot.surrogate.summary import summary
-
-BOUNDS = ("_low", "_high")
-"""What the bounds of a channel are called by, behind its name, where they have names."""
 
 
 class Surrogate:
@@ -353,34 +351,15 @@ class Surrogate:
     def around(
         self, samples: Sequence[Sample], answers: Sequence[Tensor], level: float
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """The lower and the upper bounds of answers that are then told apart by name.
-
-        Those of a channel u are called u_low and u_high, so there may be no channels of that name.
-        """
-        taken = [n for n in self.spec.outputs for s in BOUNDS if f"{n}{s}" in self.spec.outputs]
-        if taken:
-            raise Unsupported(
-                f"interval: the bounds of {taken[0]} are called {taken[0]}_low and "
-                f"{taken[0]}_high, and the model has a channel of that name. Ask with arrays in "
-                "Python, where bounds have no names, or train with other names of the outputs."
-            )
+        """The lower and the upper bounds of answers that are then told apart by name."""
+        refuse_taken_names(self.spec.outputs)
         return self._around(samples, answers, level)
 
     def _around(
         self, samples: Sequence[Sample], answers: Sequence[Tensor], level: float
     ) -> tuple[list[Tensor], list[Tensor]]:
-        bounds, own = self._bounds(level), times_of(self.spec, self.layout)
-        for sample in samples:
-            if own[: len(sample.times)] != sample.times:
-                raise Unsupported(
-                    f"interval: bounds are known at the times of training, {own}, "
-                    "and not at others: leave out steps=... or times=..."
-                )
-        both = [
-            bounds.interval(answer, level, queries=sample.queries, spec=self.spec)
-            for sample, answer in zip(samples, answers, strict=True)
-        ]
-        return [low for low, _ in both], [high for _, high in both]
+        bounds = usable_bounds(self.bounds, level, fitted=self.problem is None)
+        return intervals(bounds, level, samples, answers, self.spec, self.layout)
 
     def calibrate(self, data: Dataset | Stacked | Ragged) -> None:
         """Make bounds from samples that the model has not been trained on."""
@@ -396,30 +375,7 @@ class Surrogate:
     def refuse_level(self, interval: float | None) -> None:
         """Refuse bounds that the model has none for."""
         if interval is not None:
-            self._bounds(interval)
-
-    def _bounds(self, level: Any) -> Conformal:
-        """Its bounds, where it has any that can vouch for a level."""
-        if not isinstance(level, float | np.floating) or not 0 < level < 1:
-            hint = ""
-            if isinstance(level, int | float) and 1 < level < 100:
-                hint = f": {level} % are interval={level / 100:g}"
-            raise DataError(
-                f"interval must lie between 0 and 1, like 0.9, got {shown(level)}{hint}"
-            )
-        if self.bounds is None:
-            why = ", since too few samples were held out of its training"
-            raise Unsupported(
-                f"interval: this model has no bounds{why if self.problem is None else ''}. "
-                "`model.calibrate(data)` makes them from samples that it was not trained on."
-            )
-        if level > self.bounds.highest_level + 1e-9:
-            raise Unsupported(
-                f"interval={level:g}: {self.bounds.samples} samples were held out, and can vouch "
-                f"for {self.bounds.highest_level:.3g} at the most. Ask for less, or make bounds "
-                "from more samples by `model.calibrate(data)`."
-            )
-        return self.bounds
+            usable_bounds(self.bounds, interval, fitted=self.problem is None)
 
     def _fitting(self, data: Any, wide: Sequence[str] = ()) -> Stacked | Ragged:
         """Samples as the model counts them, or a refusal where they are of another kind."""

@@ -9,8 +9,7 @@ from own import files, tiny
 from ipot.cli import main
 from ipot.formats import Case, write_cases
 from ipot.own import sizing
-from ipot.own.inspected import inspected
-from ipot.own.sources import opened
+from ipot.own.open_data import inspect_data, open_data
 
 
 @pytest.fixture(autouse=True)
@@ -132,11 +131,11 @@ MORE = {
 @pytest.mark.parametrize("name", MORE)
 def test_there_is_enough_to_learn_from_and_to_hold_out(name, tmp_path):
     MORE[name](tmp_path / name)
-    program, verb, path, *flags = shlex.split(inspected(tmp_path / name).suggestion)
+    program, verb, path, *flags = shlex.split(inspect_data(tmp_path / name).suggestion)
     assert (program, verb, path) == ("ipot", "fit", str(tmp_path / name))
     told = dict(zip((f.removeprefix("--") for f in flags[::2]), flags[1::2], strict=True))
     assert told.pop("out")
-    found = opened(path, **{k: int(v) if v.isdigit() else v for k, v in told.items()})
+    found = open_data(path, **{k: int(v) if v.isdigit() else v for k, v in told.items()})
     assert all(len(part) for part in (found.parts or [found.data])[:2])
 
 

@@ -230,7 +230,7 @@ def test_a_fit_with_a_folder_is_saved_there(tmp_path):
 
 
 def test_a_folder_that_is_taken_is_refused_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(fitting, "opened", lambda *a, **k: pytest.fail("data were read"))
+    monkeypatch.setattr(fitting, "open_data", lambda *a, **k: pytest.fail("data were read"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "a").write_text("")
     (tmp_path / "file").write_text("")
@@ -376,7 +376,7 @@ def test_what_cannot_be_gone_on_with(tmp_path, monkeypatch):
     for other in (data.select(range(9)), Dataset.from_arrays(**given, periods={0: 1.0})):
         with pytest.raises(RunError, match="was trained on other data than these"):
             quick(other, resume=folder)
-    monkeypatch.setattr(fitting, "opened", lambda *a, **k: pytest.fail("data were read"))
+    monkeypatch.setattr(fitting, "open_data", lambda *a, **k: pytest.fail("data were read"))
     for changes, message in (
         ({"epochs": 3}, "epochs is another than the run was started with"),
         ({"minutes": 3.0, "epochs": None}, "minutes is another"),
@@ -445,7 +445,7 @@ def test_the_sizes_of_the_paper(kind):
 
 @pytest.mark.plain
 def test_settings_that_cannot_be_are_refused_before_data_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(fitting, "opened", lambda *a, **k: pytest.fail("data were read"))
+    monkeypatch.setattr(fitting, "open_data", lambda *a, **k: pytest.fail("data were read"))
     for changes, message in (
         ({"preset": "best"}, "unknown preset 'best'. Known: default, paper"),
         ({"epochs": 0}, "epochs must be a whole number of at least 1, got 0"),

@@ -314,16 +314,16 @@ def test_published_errors_stand_beside(tmp_path, problem, model, viscosity):
     base = shared(problem)
     if viscosity is not None:
         base = replace(base, problem=replace(base.problem, viscosity=viscosity))
-    plan = module.Plan(model=model, reason="not now")
-    row = module._row(plan, tmp_path, {"reason": "not now"}, base, 1.0)
+    plan = module.Entrant(model=model, reason="not now")
+    row = module.row_of(plan, tmp_path, {"reason": "not now"}, base, 1.0)
     wanted = quoted(problem, model, viscosity=viscosity)
     assert row.published == (wanted.error if wanted else None)
     assert (row.published is None) == (viscosity == 2e-4)
 
 
 def test_what_is_in_doubt_is_no_published_error(tmp_path):
-    plan = module.Plan(model="fno", reason="not now")
-    row = module._row(plan, tmp_path, {"reason": "not now"}, shared("plasticity"), 1.0)
+    plan = module.Entrant(model="fno", reason="not now")
+    row = module.row_of(plan, tmp_path, {"reason": "not now"}, shared("plasticity"), 1.0)
     assert row.published is None
     assert any("elasticity again" in note for note in row.notes)
 

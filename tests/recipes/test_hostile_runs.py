@@ -15,7 +15,7 @@ from ipot.data.store import Store
 from ipot.errors import IpotError, RunError
 from ipot.models import _shapes
 from ipot.recipes import sizes
-from ipot.recipes.compare import read_test
+from ipot.recipes.compare_table import read_test
 from ipot.recipes.experiment import build, build_model, experiment
 from ipot.recipes.running import ended, restore, resume, run
 from ipot.run_folder import Run

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from matplotlib.text import Annotation, Text
 
 from ipot.errors import DataError
-from ipot.recipes.compare import Comparison, Row
+from ipot.recipes.compare_table import Comparison, Row
 from ipot.report import plots
 from ipot.report.comparison import COLUMNS, cells, heading, page
 from ipot.report.labels import Mark, name_points, spread

@@ -25,7 +25,7 @@ REFUSED = {
         at("model", "config", "depth", value=1),
         "model: unknown settings depth; known: width",
     ),
-    "fact": (at("spec", "gravity", value=1), "spec: unknown gravity"),
+    "fact": (at("spec", "gravity", value=1), "spec: unknown settings gravity"),
     "no outputs": (at("spec", "outputs", drop=True), "spec: outputs missing"),
     "text for a number": (
         at("model", "config", "width", value="8"),

@@ -9,7 +9,7 @@ from own import files, tiny
 from ipot.errors import DataError, IpotError
 from ipot.formats import read_cases
 from ipot.formats.well_write import write_well
-from ipot.own.sources import opened
+from ipot.own.open_data import open_data
 from ipot.surrogate.trajectories import after, carried_on, latest, windows_of
 
 
@@ -108,7 +108,7 @@ def frames_of(windows, part):
 )
 def test_parts_share_no_frame(tmp_path, count, frames, options):
     path = files.well(tmp_path / "w.h5", count=count, frames=frames)
-    source = opened(path, **options)
+    source = open_data(path, **options)
     windows = windows_of(read_cases(path), **options)
     parts = [p for p in source.parts if p is not None]
     held = [frames_of(windows, part) for part in parts]
@@ -124,7 +124,7 @@ def test_parts_share_no_frame(tmp_path, count, frames, options):
 def test_one_trajectory_that_is_too_short_to_be_split(tmp_path):
     path = files.well(tmp_path / "w.h5", count=1, frames=6)
     with pytest.raises(DataError, match="share so many frames that none are left to validate on"):
-        opened(path, history=4, lead=1)
+        open_data(path, history=4, lead=1)
 
 
 # ---- forecasts

@@ -1,4 +1,4 @@
-"""Whatever people have their data in, as one data set: arrays, labelled arrays, files, folders."""
+"""Open data of one's own as one data set: arrays, xarray objects, files and folders."""
 
 from __future__ import annotations
 
@@ -13,10 +13,19 @@ import numpy as np
 from ipot.data.own import Dataset
 from ipot.data.own_given import path_given
 from ipot.errors import DataError, UnknownName, shown
-from ipot.formats import Case, CaseReader, Trajectories, kind_of, read_cases
+from ipot.formats import (
+    Case,
+    CaseReader,
+    Inventory,
+    Trajectories,
+    inspect,
+    kind_of,
+    read_cases,
+)
 from ipot.formats.channels import Where, fields_of
 from ipot.formats.choose import dataset_of
 from ipot.formats.limits import is_pattern, is_there, nothing_at
+from ipot.labelled.looked import inspect_series
 from ipot.labelled.opened import open_series
 from ipot.labelled.samples import from_xarray
 from ipot.labelled.series import Series, split_series
@@ -39,7 +48,7 @@ TRAIN = 0.8
 
 
 @dataclass(frozen=True)
-class Source:
+class OpenedData:
     """A data set, how its parts may be told apart, and what its columns are called at home."""
 
     data: Dataset
@@ -50,7 +59,7 @@ class Source:
     notes: tuple[str, ...] = ()
 
 
-def opened(
+def open_data(
     source: Any,
     *,
     inputs: str | Sequence[str] = (),
@@ -59,7 +68,7 @@ def opened(
     where: Where = "points",
     name: str | None = None,
     **options: Any,
-) -> Source:
+) -> OpenedData:
     """A data set from a data set, an xarray object, or the path of a file or folder.
 
     `inputs`, `targets` and `parameters` name variables, fields or columns. The options are those of
@@ -71,7 +80,7 @@ def opened(
         given = {"inputs": inputs, "targets": targets, "parameters": parameters, **options}
         if told := [n for n, value in given.items() if not _nothing(value)]:
             raise DataError(f"{', '.join(told)}: an ipot.Dataset knows its columns; leave it out")
-        return Source(source)
+        return OpenedData(source)
     if is_labelled(source):
         return _labelled(source, inputs, targets, parameters, name, options)
     if not isinstance(source, str | os.PathLike):
@@ -97,7 +106,7 @@ def opened(
     if isinstance(found, Trajectories):
         _refuse_foreign(options, FRAMES, f"{path}, which holds trajectories")
         windows = windows_of(found, **fields, parameters=scalars or None, name=named, **options)
-        return Source(windows.data, _apart(windows), columns=windows.columns, notes=notes)
+        return OpenedData(windows.data, _apart(windows), columns=windows.columns, notes=notes)
     _refuse_time(options, path)
     _refuse_foreign(options, PLACES, f"{path}, which holds cases")
     data = dataset_of(found, **fields, parameters=scalars, where=where, name=named, **options)
@@ -106,24 +115,35 @@ def opened(
         answered = _where(found[0], fields["targets"], where)
         places = {"where": answered, "inputs_where": where}
         columns = {"kind": "cases", **places, **fields, "parameters": scalars}
-    return Source(data, columns=columns, notes=notes)
+    return OpenedData(data, columns=columns, notes=notes)
 
 
-def opened_as_trained(model: Surrogate, path: Path | str) -> Dataset:
+def open_as_trained(model: Surrogate, path: Path | str) -> Dataset:
     """Samples from a file or folder with the columns that a model was trained on, to score it."""
     columns, series = model.about.get("columns", {}), model.series
     if series is not None:
         names = ("history", "lead", "every", "season", "static", "time", "sample")
         options = {n: getattr(series, n) for n in names if getattr(series, n)}
         inputs = (*series.inputs, *series.scalars)
-        return opened(path, inputs=inputs, targets=series.targets, **options).data
+        return open_data(path, inputs=inputs, targets=series.targets, **options).data
     told = {n: columns[n] for n in ("inputs", "targets", "parameters") if columns.get(n)}
     if columns.get("kind") == KIND:
         told |= {n: columns[n] for n in ("history", "lead", "every")}
     else:
         told |= {"where": columns.get("inputs_where", "points")}
         told |= {"geographic": True} if model.spec.geographic else {}
-    return opened(path, **told).data
+    return open_data(path, **told).data
+
+
+def inspect_data(path: Path | str) -> Inventory:
+    """What a file, a folder or a pattern like `data/*.nc` holds."""
+    path = Path(path)
+    if not is_there(path) and is_pattern(path):
+        return inspect_series(path)  # a pattern
+    kind = kind_of(path)
+    if kind in LABELLED or (kind == "folder" and holds_labelled(path)):
+        return inspect_series(path)
+    return inspect(path)
 
 
 def refuse_missing(path: Path) -> None:
@@ -134,7 +154,7 @@ def refuse_missing(path: Path) -> None:
 
 def _labelled(
     source: Any, inputs: Any, targets: Any, parameters: Any, name: Any, options: dict[str, Any]
-) -> Source:
+) -> OpenedData:
     if not _nothing(parameters):
         raise DataError(
             "parameters: of labelled arrays, inputs without places are parameters; name them there"
@@ -156,7 +176,7 @@ def _labelled(
     if half >= 10:
         later = range(half, len(rest))
         parts = (learnt, rest.select(range(half)), rest.select(later))
-    return Source(data, parts, series, notes=series.notes)
+    return OpenedData(data, parts, series, notes=series.notes)
 
 
 def _apart(windows: Windows) -> tuple[Dataset, Dataset, Dataset | None]:

@@ -4,50 +4,49 @@ import numpy as np
 import pytest
 
 from ipot.errors import DataError, IpotError, UnknownName
-from ipot.own.inspected import inspected
-from ipot.own.sources import opened
+from ipot.own.open_data import inspect_data, open_data
 from own import files, tiny
 
 
 def test_a_data_set_is_taken_as_it_is():
     data = tiny.data("mesh")
-    assert opened(data).data is data
-    assert opened(data, inputs=[], targets=None).parts is None
+    assert open_data(data).data is data
+    assert open_data(data, inputs=[], targets=None).parts is None
 
 
 @pytest.mark.parametrize("argument", ["inputs", "targets", "parameters", "history", "periods"])
 def test_a_data_set_knows_its_columns(argument):
     with pytest.raises(DataError, match=f"{argument}: an ipot.Dataset knows its columns"):
-        opened(tiny.data("mesh"), **{argument: {0: 1.0} if argument == "periods" else "a"})
+        open_data(tiny.data("mesh"), **{argument: {0: 1.0} if argument == "periods" else "a"})
 
 
 def test_an_argument_that_is_not_there_is_named_with_those_that_are(tmp_path):
     path = files.npz(tmp_path / "a.npz")
     for source in (tiny.data("mesh"), path, str(path)):
         with pytest.raises(UnknownName, match=r"no argument 'epoch'.*every, geographic, history"):
-            opened(source, epoch=3)
+            open_data(source, epoch=3)
 
 
 @pytest.mark.parametrize("source", [np.zeros((3, 4)), 3, None, [1, 2]])
 def test_other_things_are_refused(source):
     with pytest.raises(DataError, match=r"data must be an ipot\.Dataset, an xarray object or a pa"):
-        opened(source)
+        open_data(source)
 
 
 def test_arrays_by_the_names_of_the_arguments(tmp_path):
     for path in (files.npz(tmp_path / "a.npz"), files.npy(tmp_path / "b")):
-        source = opened(path)
+        source = open_data(path)
         assert len(source.data) == 10
         assert source.data.spec.name == path.stem
         assert source.columns == {"kind": "arrays"}
         assert source.data.layout.flat_values
-    named = opened(tmp_path / "a.npz", name="mine", periods={0: 1.0})
+    named = open_data(tmp_path / "a.npz", name="mine", periods={0: 1.0})
     assert named.data.spec.periods == (1.0, None)
     assert named.data.spec.name == "mine"
 
 
 def test_cases_by_the_names_of_their_fields(tmp_path):
-    source = opened(files.folder(tmp_path / "m", ".vtu"), inputs="a", targets=["u", "wind"])
+    source = open_data(files.folder(tmp_path / "m", ".vtu"), inputs="a", targets=["u", "wind"])
     spec = source.data.spec
     assert spec.inputs == ("a",)
     assert spec.outputs == ("u", "wind_x", "wind_y", "wind_z")
@@ -61,11 +60,11 @@ def test_cases_by_the_names_of_their_fields(tmp_path):
 def test_where_targets_are_is_found_out(tmp_path):
     path = files.folder(tmp_path / "m", ".vtu", count=3)
     for inputs, targets, where in (("q", "p", "cells"), ("a", "p", "cells"), ("q", "u", "points")):
-        source = opened(path, inputs=inputs, targets=targets)
+        source = open_data(path, inputs=inputs, targets=targets)
         assert source.columns["where"] == where
-    cells = opened(path, inputs="q", targets="p")
+    cells = open_data(path, inputs="q", targets="p")
     assert len(cells.data[0].points) == len(cells.data[0].queries) == 8
-    mixed = opened(path, inputs="a", targets="p")
+    mixed = open_data(path, inputs="a", targets="p")
     assert (len(mixed.data[0].points), len(mixed.data[0].queries)) == (9, 8)
 
 
@@ -84,22 +83,22 @@ def test_where_targets_are_is_found_out(tmp_path):
 def test_refused_by_name(tmp_path, options, message):
     path = files.folder(tmp_path / "m", ".vtu", count=2)
     with pytest.raises(IpotError, match=message):
-        opened(path, **options)
+        open_data(path, **options)
 
 
 def test_trajectories(tmp_path):
-    source = opened(files.well(tmp_path / "w.h5"), targets="h", history=2)
+    source = open_data(files.well(tmp_path / "w.h5"), targets="h", history=2)
     assert source.columns["kind"] == "trajectories"
     assert source.columns["history"] == 2
     assert source.columns["inputs"] == ["h"]
     assert len(source.parts[0]) + len(source.parts[1]) == len(source.data)
     with pytest.raises(DataError, match=r"geographic: not for .*which holds trajectories"):
-        opened(tmp_path / "w.h5", geographic=True)
+        open_data(tmp_path / "w.h5", geographic=True)
 
 
 @pytest.mark.parametrize("name", ["nothing.vtu", "nothing", "no*.nc", "a/b/c.npz"])
 def test_paths_that_are_not_there(tmp_path, name):
-    for look in (opened, inspected):
+    for look in (open_data, inspect_data):
         with pytest.raises(IpotError, match=name.replace("*", r"\*").split("/")[-1]):
             look(tmp_path / name)
 
@@ -108,11 +107,11 @@ def test_names_near_one_that_is_not_there(tmp_path):
     (tmp_path / "alloy.npz").write_bytes(b"")
     for path in (tmp_path / "aloy.npz", tmp_path / "Alloy.np"):
         with pytest.raises(DataError, match=r"is not there\. Near it are .*alloy\.npz\."):
-            opened(path)
+            open_data(path)
     with pytest.raises(DataError, match=r"is not there\. In .* are alloy\.npz\."):
-        opened(tmp_path / "something else")
+        open_data(tmp_path / "something else")
     with pytest.raises(DataError, match="data is empty"):
-        opened("")
+        open_data("")
 
 
 def test_files_that_are_no_data(tmp_path):
@@ -121,7 +120,7 @@ def test_files_that_are_no_data(tmp_path):
     (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 nothing")
     (tmp_path / "broken.nc").write_bytes(b"\x89HDF\r\n\x1a\n nothing")
     for name in ("a.txt.gz", "empty", "broken.npz", "broken.nc"):
-        for look in (opened, inspected):
+        for look in (open_data, inspect_data):
             with pytest.raises(IpotError) as caught:
                 look(tmp_path / name)
             assert name in str(caught.value)
@@ -130,26 +129,28 @@ def test_files_that_are_no_data(tmp_path):
 def test_labelled_arrays_and_what_is_not_for_them(tmp_path):
     labelled = pytest.importorskip("labelled.labelled_data")
     grid = labelled.grid(60)
-    source = opened(grid, inputs="t2m", targets="t2m", history=2)
+    source = open_data(grid, inputs="t2m", targets="t2m", history=2)
     assert source.series.history == 2
     assert source.data.spec.geographic
     assert sum(len(p) for p in source.parts if p is not None) < len(source.data)
     with pytest.raises(DataError, match="inputs without places are parameters"):
-        opened(grid, inputs="t2m", targets="t2m", parameters="t2m")
+        open_data(grid, inputs="t2m", targets="t2m", parameters="t2m")
     with pytest.raises(DataError, match="geographic: not for labelled arrays"):
-        opened(grid, inputs="t2m", targets="t2m", geographic=True)
+        open_data(grid, inputs="t2m", targets="t2m", geographic=True)
     path = files.npz(tmp_path / "a.npz")
     with pytest.raises(DataError, match="targets of their own are for labelled arrays"):
-        opened(path, targets=grid)
+        open_data(path, targets=grid)
     grid.to_netcdf(tmp_path / "grid.nc")
-    again = opened(tmp_path / "grid.nc", inputs="t2m", targets="t2m", history=2)
+    again = open_data(tmp_path / "grid.nc", inputs="t2m", targets="t2m", history=2)
     assert len(again.data) == len(source.data)
     (tmp_path / "years").mkdir()
     grid.isel(time=slice(30)).to_netcdf(tmp_path / "years" / "a.nc")
     grid.isel(time=slice(30, None)).to_netcdf(tmp_path / "years" / "b.nc")
     for where in (tmp_path / "years", tmp_path / "years" / "*.nc"):
-        assert len(opened(where, inputs="t2m", targets="t2m", history=2).data) == len(source.data)
-        assert inspected(where).cases == 60
+        assert len(open_data(where, inputs="t2m", targets="t2m", history=2).data) == len(
+            source.data
+        )
+        assert inspect_data(where).cases == 60
 
 
 def test_inspected_whatever_the_format(tmp_path):
@@ -159,4 +160,4 @@ def test_inspected_whatever_the_format(tmp_path):
         (files.table(tmp_path / "t.csv", count=4), 4),
         (files.hdf5(tmp_path / "h.h5", count=5), 5),
     ):
-        assert inspected(path).cases == cases
+        assert inspect_data(path).cases == cases
