@@ -9,13 +9,18 @@ from ipot.data.guard import hdf5, netcdf
 from ipot.errors import DataError
 
 
-def test_a_group_that_holds_itself_is_refused(tmp_path):
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_group_that_holds_itself_is_refused(tmp_path, soft):
     """The library goes around in it until memory is exhausted."""
     path = tmp_path / "loop.nc"
     with h5py.File(path, "w") as file:
         file["a"] = [1.0, 2.0]
         file["b"] = file["a"]
-        file["loop"] = file["/"]
+        file["c"] = h5py.SoftLink("/a")
+        file["d"] = h5py.SoftLink("/nowhere")
+    netcdf.check(path)  # arrays under several names, and links that lead nowhere, do no harm
+    with h5py.File(path, "a") as file:
+        file["loop"] = h5py.SoftLink("/") if soft else file["/"]
     with pytest.raises(DataError, match=r"loop\.nc: the group loop is in the file twice"):
         netcdf.check(path)
     hdf5.check(path)  # readers of HDF5 alone see every group once

@@ -95,6 +95,7 @@ def _objects(path: Path, file: Any, *, tree: bool = False) -> Any:
     most = max(1000, regular_file(path).st_size // LEAST)
     seen: set[int] = set()
     todo = [file.id]
+    soft: list[tuple[Any, bytes]] = []
     links = 0
     yield file
     while todo:
@@ -113,19 +114,16 @@ def _objects(path: Path, file: Any, *, tree: bool = False) -> Any:
             )
         for name, kind, address in found:
             if kind == _low.h5l.TYPE_SOFT:
-                continue  # leads to a place in this file, or through a link that is refused
+                # Leads to a place in this file, or through a link that is refused.
+                soft.append((group, name))
+                continue
             if kind != _low.h5l.TYPE_HARD:
                 raise _outside(path, name, _target(group, name, kind))
             if address in seen and not tree:
                 continue
             opened = _low.h5o.open(group, name)
             if address in seen:
-                if isinstance(opened, h5py.h5g.GroupID):
-                    raise DataError(
-                        f"{shown(path)}: the group {shown(name.decode(errors='replace'))} is in "
-                        "the file twice, and a library for netCDF would go around in it: the file "
-                        "is damaged or no netCDF; write or fetch it again"
-                    )
+                _refuse_group(path, name, opened)
                 continue
             seen.add(address)
             if isinstance(opened, h5py.h5g.GroupID):
@@ -135,6 +133,20 @@ def _objects(path: Path, file: Any, *, tree: bool = False) -> Any:
                 yield h5py.Dataset(opened)
             else:
                 yield h5py.Datatype(opened)
+    # Followed only now, when no link to another file is left that one of them could go through.
+    for group, name in soft if tree else ():
+        with contextlib.suppress(KeyError, OSError, RuntimeError, ValueError):  # leads nowhere
+            _refuse_group(path, name, _low.h5o.open(group, name))
+
+
+def _refuse_group(path: Path, name: bytes, opened: Any) -> None:
+    """Refuse what a second link leads to, where that is a group."""
+    if isinstance(opened, h5py.h5g.GroupID):
+        raise DataError(
+            f"{shown(path)}: the group {shown(name.decode(errors='replace'))} is in the file "
+            "twice, and a library for netCDF would go around in it: the file is damaged or no "
+            "netCDF; write or fetch it again"
+        )
 
 
 def _target(group: Any, name: bytes, kind: int) -> str:
