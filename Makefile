@@ -9,7 +9,7 @@ EXTRAS := test,log,weather,mesh,table,export,hub
 # Bytecode is kept: two sessions of tests and some hundred processes import the same modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check tests campaign slow docs clean help
+.PHONY: demo test check tests minute campaign slow docs clean help
 
 help:            ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -17,9 +17,9 @@ help:            ## what can be made
 demo: $(VENV)/.core   ## generate, train, evaluate: a table and demo/demo.png in about three minutes
 	$(BIN)/ipot demo --out demo
 
-# One install, and the checks beside the tests: what runs on one core leaves the other one work.
-test: $(VENV)/.all    ## the checks and the tests
-	$(MAKE) --no-print-directory -j 2 check tests
+# One install; then the checks and the campaign beside the tests: both leave a core without work at times.
+test: $(VENV)/.all    ## the checks, the tests and a minute of the campaign
+	$(MAKE) --no-print-directory -j 2 tests minute
 
 check: $(VENV)/.dev docs   ## format, lint, types, import layers, documentation
 	$(BIN)/ruff format --check .
@@ -27,11 +27,13 @@ check: $(VENV)/.dev docs   ## format, lint, types, import layers, documentation
 	$(BIN)/pyrefly check
 	$(BIN)/lint-imports
 
-# Two sessions: shapes are checked by a hook that torch.compile cannot trace through, and that raises
-# errors of its own where some tests look for ours.
+# Two sessions: shapes are checked by a hook that torch.compile cannot trace through, that raises
+# errors of its own where some tests look for ours, and that doubles the time of long tests.
 tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m "not (compile or plain or slow)" --jaxtyping-packages=ipot,beartype.beartype
 	$(BIN)/python -m pytest -n 2 -m "(compile or plain) and not slow"
+
+minute: check
 	$(BIN)/python -m campaign --minutes 1 --seed 0 --cases 120 --no-ledger
 
 # Minutes unless HOURS says otherwise; SEED goes on where that seed stopped.

@@ -17,7 +17,7 @@ from scipy.spatial import Delaunay, KDTree
 
 import ipot
 from ipot.formats import Case, Mesh, read_cases, write_case
-from ipot.own.cases import predict_case
+from ipot.surrogate.cases import predict_case
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--minutes", type=float, default=1.5)

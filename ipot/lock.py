@@ -121,6 +121,8 @@ def locked(
     mine = None
     try:
         mine = _entered(folder, name) or _acquired(folder, name, doing, made, wait, patience)
+        if name == NAME and mine.depth == 1:  # the folder is ours, and not only an entry of it
+            files.sweep_folder(folder)
         yield
     finally:
         if mine is not None:
@@ -181,10 +183,7 @@ def _acquired(
     while True:
         try:
             made += files.make_folder(folder)
-            mine = _try(folder, name, doing)
-            if name == NAME:  # the folder is ours, and not only one entry of it
-                files.sweep_folder(folder)
-            return mine
+            return _try(folder, name, doing)
         except _Taken as taken:
             late = patience is not None and time.monotonic() - start > patience
             if not wait or late:

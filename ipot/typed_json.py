@@ -1,7 +1,8 @@
-"""JSON values as what type hints say, or a refusal that names their place.
+"""The one codec for settings: frozen dataclasses to JSON and back, exactly.
 
-People edit settings, and others send them: a number where a name belongs, a NaN, or true for a
-number is refused before anything is made of it.
+What comes back is checked against the types of its fields, since people edit such files, and others
+send them: a name that is not known, a number where a name belongs, true for a number, or a NaN is
+refused with its place before anything is made of it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import dataclasses
 import math
 import types
 import typing
+from collections.abc import Mapping
 from enum import Enum
+from pathlib import PurePath
 from typing import Any, Literal
 
-from ipot.errors import RunError, shown
+from ipot.errors import IpotError, RunError, shown
 
 Words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 MOST_ENTRIES = 100_000
@@ -22,26 +25,80 @@ LARGEST_NUMBER = 1 << 63
 """No whole number in settings reaches it: a seed may be any below."""
 
 
-def from_dict(kind: type, content: Any, where: str) -> Any:
-    """The dataclass again; an unknown, a missing or a mistyped entry is refused by its name."""
+def to_dict(facts: Any, *, infinite: bool = False) -> dict[str, Any]:
+    """A dataclass as JSON values; members of an enumeration by their names, sets in order.
+
+    A number that is not finite is refused, unless settings may be `infinite`: no limit at all.
+    """
+    return plain(facts, type(facts).__name__, exact=True, infinite=infinite)
+
+
+def plain(value: Any, where: str, *, exact: bool = False, infinite: bool = False) -> Any:
+    """Anything that reads like JSON as JSON; numpy's numbers among it.
+
+    NaN and infinity, which JSON has none of, become null, or are refused where the value must come
+    back `exact`; with `infinite` they stay, as Python writes and reads them.
+    """
+    keys = {"exact": exact, "infinite": infinite}
+    if isinstance(value, Enum):
+        return value.name
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            f.name: plain(getattr(value, f.name), f.name, **keys) for f in dataclasses.fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {str(k): plain(v, f"{where}.{k}", **keys) for k, v in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(plain(v, where, **keys) for v in value)
+    if isinstance(value, list | tuple):
+        return [plain(v, f"{where}[{i}]", **keys) for i, v in enumerate(value)]
+    if hasattr(value, "tolist"):  # a number or an array of numpy or torch
+        return plain(value.tolist(), where, **keys)
+    if isinstance(value, float) and not math.isfinite(value) and not infinite:
+        if exact:
+            raise RunError(f"{where} is {value}, and cannot be saved: it must be a finite number")
+        return None
+    if isinstance(value, PurePath):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise RunError(f"{where} holds a {type(value).__name__}, which JSON cannot: give plain values")
+
+
+def from_dict(
+    kind: type, content: Any, where: str, part: str = "", *, infinite: bool = False
+) -> Any:
+    """The dataclass again; an unknown, a missing or a mistyped entry is refused by its name.
+
+    `where` is the file, and `part` the entry in it that holds the settings.
+    """
+    place, inside = (f"{where}: {part}", f"{part}.") if part else (where, "")
     if not isinstance(content, dict):
-        raise RunError(f"{where} must be an object with names, got {shown(content)}")
+        raise RunError(f"{place} must be an object with names, got {shown(content)}")
     known = {f.name: f for f in dataclasses.fields(kind) if f.init}
     if unknown := sorted(set(content) - set(known)):
-        raise RunError(f"{where}: unknown {', '.join(unknown)}; known: {', '.join(known)}")
+        raise RunError(f"{place}: unknown settings {', '.join(unknown)}; known: {', '.join(known)}")
     needed = [
         name
         for name, f in known.items()
         if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
     ]
     if missing := [name for name in needed if name not in content]:
-        raise RunError(f"{where}: {', '.join(missing)} missing")
-    hints = hints_of(kind)
-    given = {n: from_value(hints.get(n, Any), v, f"{where}: {n}") for n, v in content.items()}
+        raise RunError(f"{place}: {', '.join(missing)} missing")
+    hints, given = hints_of(kind), {}
+    for name, value in content.items():
+        hint = hints.get(name, Any)
+        free = infinite and isinstance(value, float) and math.isinf(value)
+        if free and float in (hint, *typing.get_args(hint)):
+            given[name] = value
+        else:
+            given[name] = from_value(hint, value, f"{where}: {inside}{name}")
     try:
         return kind(**given)
+    except IpotError as error:
+        raise RunError(f"{where}: {error}") from error
     except Exception as error:  # what looks at settings has many ways to say that they do not fit
-        raise RunError(f"{where}: {str(error) or type(error).__name__}") from error
+        raise RunError(f"{place}: {str(error) or type(error).__name__}") from error
 
 
 def hints_of(kind: type) -> dict[str, Any]:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 from ipot import registry
-from ipot.config import FORMAT, Run, environment, from_dict, to_dict
 from ipot.errors import IpotError, RunError
 from ipot.recipes.experiment import PRESETS, Experiment, experiment
+from ipot.run_folder import FORMAT, Run, environment
 from ipot.training.settings import Training
+from ipot.typed_json import from_dict, to_dict
 
 
 @dataclass(frozen=True, kw_only=True)

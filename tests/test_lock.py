@@ -134,6 +134,17 @@ def test_temporary_files_of_killed_processes_go_with_their_locks(tmp_path, tidy)
     assert set(os.listdir(tmp_path)) == kept
 
 
+def test_an_interrupt_while_a_folder_is_tidied_up_leaves_no_lock(tmp_path, monkeypatch):
+    def interrupted(folder):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "sweep_folder", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _take(tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert not lock._held
+
+
 def test_what_a_kill_leaves_is_nothing_and_all_else_is_something(tmp_path):
     for name in (".lock", ".lock-owner", files.temporary_name(tmp_path / "config.json").name):
         (tmp_path / name).touch()

@@ -126,11 +126,9 @@ def surrogate(problem: str) -> Any:
     """What a run of a problem would give, with weights as they were drawn."""
     from dataclasses import replace
 
-    import torch
-
     import ipot
     from ipot.recipes.experiment import build
 
     settings = ipot.experiment(problem)
     settings = replace(settings, model=replace(settings.model, **TINY))
-    return ipot.Surrogate(build(settings), settings, torch.device("cpu"))
+    return ipot.Surrogate.of_experiment(build(settings), settings)

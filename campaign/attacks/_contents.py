@@ -11,9 +11,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from campaign.attack import Lost
-from ipot.config import Run
 from ipot.errors import IpotError
-from ipot.recipes.experiment import ended, restore
+from ipot.recipes.running import ended, restore
+from ipot.run_folder import Run
 from ipot.training import checkpoint, journal
 
 CLOCKS = {"seconds", "steps_per_second", "setup_seconds", "peak_gib", "epoch_seconds", "date"}

@@ -86,8 +86,8 @@ def read_saved(path: Path, seed: Seed) -> Named:
 
 def journal(path: Path, seed: Seed) -> Named:
     """The lines that a run wrote, and how it ended."""
-    from ipot.config import Run
-    from ipot.recipes.experiment import ended
+    from ipot.recipes.running import ended
+    from ipot.run_folder import Run
     from ipot.training.journal import read
 
     run = Run.open(path / "run")
@@ -121,13 +121,11 @@ def evaluate(path: Path, seed: Seed) -> Named:
 def run_seeds(path: Path, seed: Seed) -> Named:
     """Runs that have ended are read and not trained again."""
     from ipot.data.store import Store
-    from ipot.recipes import experiment
+    from ipot.recipes.several_seeds import run_seeds
 
     found, store = None, Store(path / "store")
     with _for_a_while():
-        found = experiment.run_seeds(
-            settings(), path / "runs", [0, 1], device="cpu", store=store, quiet=True
-        )
+        found = run_seeds(settings(), path / "runs", [0, 1], device="cpu", store=store, quiet=True)
     if found is not None:
         yield _finite("errors", np.array([found["mean"], found["spread"]]))
 

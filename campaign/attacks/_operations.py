@@ -24,7 +24,9 @@ from campaign.attacks._contents import (
 from ipot import cli
 from ipot.data.store import Store
 from ipot.recipes.compare import compare, shared
-from ipot.recipes.experiment import Experiment, experiment, load_data, resume, run, run_seeds
+from ipot.recipes.experiment import Experiment, experiment, load_data
+from ipot.recipes.running import resume, run
+from ipot.recipes.several_seeds import run_seeds
 
 TINY = {"width": 8, "latents": 4, "heads": 2, "cross_heads": 2, "blocks": 1}
 HERE: dict[str, Any] = {"device": "cpu", "quiet": True}

@@ -16,13 +16,13 @@ from campaign.attack import Lost
 from campaign.attacks._contents import Content, digest, digest_file, run_content, unclocked
 from campaign.attacks._operations import HERE, TINY, Operation
 from ipot import cli
-from ipot.commands import predict_own
-from ipot.config import Run
 from ipot.data.own import Dataset
 from ipot.errors import RunError
 from ipot.formats.arrays import write_mapped
 from ipot.own.fit import fit
+from ipot.run_folder import Run
 from ipot.saved.folder import is_saved
+from ipot.surrogate.files import answer_files
 from ipot.training import checkpoint, journal
 
 
@@ -160,7 +160,7 @@ class Predict(Operation):
             return cli.main(["predict", str(shared / "model"), *case, *more])
         else:
             model = ipot.load(shared / "model", device="cpu")
-            predict_own.answer_own(model, shared / self.case, None, output)
+            answer_files(model, shared / self.case, output)
         return None
 
     def look(self, folder: Path, shared: Path, reference: Content | None) -> None:

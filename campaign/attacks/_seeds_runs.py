@@ -58,7 +58,7 @@ def _without(folder: Path, *names: str) -> Path:
 
 def _seeds(folder: Path) -> Path:
     from ipot.data.store import Store
-    from ipot.recipes.experiment import run_seeds
+    from ipot.recipes.several_seeds import run_seeds
 
     store = Store(folder / "all" / "store")
     run_seeds(settings(), folder / "all" / "runs", [0, 1], device="cpu", store=store, quiet=True)

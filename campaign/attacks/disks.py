@@ -89,18 +89,20 @@ def _filters() -> bool:
 
 def _own_disk(work: _prepared.Work, faults: list[Hurt]) -> None:
     """The same on a disk of its own, in a process that alone can see it."""
-    work.folder.mkdir()
-    _mounts.mount(work.folder)
+    disk = work.folder.parent / "disk"
+    disk.mkdir()
+    _mounts.mount(disk)
+    work.folder = disk / work.folder.name  # which may vanish: a disk cannot
     work.start()
     for fault in faults:
         if fault["by"] == "tmpfs":
-            _mounts.leave(work.folder, fault["at"])
+            _mounts.leave(disk, fault["at"])
             _meet(work, {"by": "none"})
-            _mounts.leave(work.folder, 1 << 26)
+            _mounts.leave(disk, 1 << 26)
         elif fault["by"] == "read-only":
-            _mounts.read_only(work.folder, on=True)
+            _mounts.read_only(disk, on=True)
             _meet(work, {"by": "none"})
-            _mounts.read_only(work.folder, on=False)
+            _mounts.read_only(disk, on=False)
         else:
             _meet(work, fault)
     work.go_on()

@@ -17,7 +17,7 @@ from campaign.attacks._interrupted import Interrupted, draw_kill, draw_operation
 from campaign.attacks._operations import HERE, Train
 from campaign.attacks._victim import Ended, Hurt, Victim, finish
 from ipot.data.store import Store
-from ipot.recipes.experiment import resume, run
+from ipot.recipes.running import resume, run
 
 DAY = 86400.0
 

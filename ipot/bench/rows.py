@@ -15,7 +15,7 @@ import torch
 from ipot.accelerate.cpu.build import why_not, why_not_bf16
 from ipot.bench.counts import Work
 from ipot.bench.measuring import Ceilings, Memory, Timing
-from ipot.config import environment
+from ipot.run_folder import environment
 
 FORMAT = 1
 """Version of the JSON layout."""

@@ -88,7 +88,7 @@ class OneProblem(Common):
     problem: Annotated[
         str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="(default: darcy)")
     ] = None
-    """The same as a flag."""
+    """A setting as a flag."""
     preset: str = "paper"
     """paper: the published settings; default: our own."""
 

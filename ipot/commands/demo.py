@@ -19,7 +19,8 @@ from ipot.evaluation.predict import predict
 from ipot.lock import locked
 from ipot.models.base import Operator
 from ipot.recipes.demo import COARSE, FINE, demo
-from ipot.recipes.experiment import Experiment, build, load_data, restore, run
+from ipot.recipes.experiment import Experiment, build, load_data
+from ipot.recipes.running import restore, run
 from ipot.recipes.studies import Answer, Question, answer, guess_error, seen_test_data
 from ipot.report import plots, tables
 from ipot.samples import Sample, collate

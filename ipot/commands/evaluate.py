@@ -1,26 +1,36 @@
-"""`ipot evaluate`: score a run on test data."""
+"""`ipot evaluate`: score a trained model on samples that it has not seen."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from ipot.api import load
 from ipot.commands.common import Folder, Generation, emit, parse, show
 from ipot.data.store import Store
-from ipot.evaluation.evaluate import leads
-from ipot.recipes.studies import Answer, Question, ask
+from ipot.errors import DataError, Unsupported
+from ipot.evaluation.evaluate import Scores, leads
+from ipot.own.sources import opened_as_trained
+from ipot.recipes.studies import Answer, Question, ask_model
+from ipot.surrogate.surrogate import Surrogate
 
 
 @dataclass
 class Evaluate:
-    """Score a trained run on test samples, as they are or seen otherwise.
+    """Score a trained model on test samples, as they are or seen otherwise.
 
     For instance, a quarter of the sensors of a coarser grid in, a fine grid out:
 
         ipot evaluate runs/darcy --keep 0.25 --resolution 43 --query-resolution 421
+
+    A model of your own data is scored on a file or folder like those it was trained on:
+
+        ipot evaluate surrogate --input test.npz
 
     The error is the paper's: for each sample the L2 norm of the error over times, queries and
     channels, divided by that of the truth; then the mean over samples. Where there are several
@@ -29,7 +39,9 @@ class Evaluate:
     """
 
     run: Annotated[Path, tyro.conf.Positional]
-    """Run folder."""
+    """Run folder, or the folder of a saved model."""
+    input: Path | None = None
+    """File or folder with samples and their answers, instead of the test data of a problem."""
     keep: float = 1.0
     """Fraction of the input points kept, drawn anew for every sample."""
     resolution: int | None = None
@@ -58,6 +70,8 @@ class Evaluate:
     """auto, cpu or cuda."""
     trust: bool = False
     """Import code outside ipot that the folder names: only where you know where it comes from."""
+    edited: bool = False
+    """Take a saved model whose settings or files were changed after it was saved."""
     json: bool = False
     """Print JSON, with the error of every sample."""
 
@@ -65,6 +79,16 @@ class Evaluate:
 def main(arguments: list[str]) -> None:
     """Run the command."""
     flags = parse(Evaluate, arguments, "evaluate")
+    model = load(
+        flags.run,
+        device=flags.device,
+        weights=flags.weights,
+        trusted=flags.trust,
+        edited=flags.edited,
+    )
+    if flags.input is not None or model.settings is None:
+        _evaluate_file(flags, model)
+        return
     store = Store(flags.data)
     question = Question(
         keep=flags.keep,
@@ -76,15 +100,13 @@ def main(arguments: list[str]) -> None:
         samples=flags.samples,
         seed=flags.seed,
     )
-    answer = ask(
-        flags.run,
+    answer = ask_model(
+        model.model,
+        model.settings,
         question,
         store=store,
-        device=flags.device,
-        weights=flags.weights,
         batch=flags.batch,
         report=Generation(store),
-        trusted=flags.trust,
     )
     if flags.json:
         emit(answer.as_dict())
@@ -104,12 +126,47 @@ def main(arguments: list[str]) -> None:
     if len(scores.per_time) > 1:
         first, last = scores.per_time[0], scores.per_time[-1]
         rows.append(["first / last step", f"{first:.5f} / {last:.5f}"])
-    if len(scores.per_channel) > 1:
-        names = answer.outputs
-        rows += [[n, f"{e:.5f}"] for n, e in zip(names, scores.per_channel, strict=True)]
+    rows += _channels(answer.outputs, scores)
     show(table(f"{flags.run}: {question.describe()}", ["", "value"], rows))
     if answer.references or len(scores.rmse_per_time) > 1:
         show(table("beside simple forecasts", *forecasts(answer)))
+
+
+def _evaluate_file(flags: Evaluate, model: Surrogate) -> None:
+    """Score a model on samples in a file."""
+    if flags.input is None:
+        raise DataError(
+            f"--input is needed: {flags.run} was trained on data of your own, which have no test "
+            "samples here. Give a file or folder like those it was trained on."
+        )
+    seen = ("keep", "resolution", "query_resolution", "mask", "fill", "steps", "samples", "seed")
+    default = {f.name: f.default for f in fields(Evaluate)}
+    if other := [n for n in seen if getattr(flags, n) != default[n]]:
+        said = ", ".join(f"--{name.replace('_', '-')}" for name in other)
+        raise Unsupported(f"{said}: for the test data of a built-in problem, not for --input")
+    scores = model.evaluate(opened_as_trained(model, flags.input))
+    errors = scores.per_sample
+    if flags.json:
+        emit({**scores.as_dict(), "median": statistics.median(errors), "samples": len(errors)})
+        return
+    from ipot.report.tables import table
+
+    rows = [
+        ["relative L2", f"{scores.relative_l2:.5f}"],
+        ["median / worst sample", f"{statistics.median(errors):.5f} / {max(errors):.5f}"],
+        ["samples", str(len(errors))],
+        *_channels(model.spec.outputs, scores),
+    ]
+    if scores.weighted_relative_l2 is not None:
+        rows.insert(1, ["weighted relative L2", f"{scores.weighted_relative_l2:.5f}"])
+    show(table(f"{flags.run}: {flags.input}", ["", "value"], rows))
+
+
+def _channels(names: Sequence[str], scores: Scores) -> list[list[str]]:
+    """A row for each of several channels."""
+    if len(names) < 2:
+        return []
+    return [[n, f"{e:.5f}"] for n, e in zip(names, scores.per_channel, strict=True)]
 
 
 def forecasts(answer: Answer) -> tuple[list[str], list[list[str]]]:

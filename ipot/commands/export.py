@@ -56,16 +56,16 @@ def main(arguments: list[str]) -> None:
             f"--output {flags.output} is there already: choose another, or add --overwrite"
         )
     surrogate = load(flags.folder, device="cpu", trusted=flags.trust, edited=flags.edited)
-    layout = getattr(surrogate, "layout", None)  # a run of a problem of ours has none
+    layout = surrogate.layout
     summary = export(
         surrogate.model,
         surrogate.spec,
         flags.output,
         format=flags.format or flags.output.suffix.removeprefix("."),
         tolerance=flags.tolerance,
-        origin=() if layout is None else layout.origin,
-        scalings={} if layout is None else _beside_origin(layout),
-        points=None if layout is None else not layout.alone,
+        origin=layout.origin,
+        scalings=_beside_origin(layout),
+        points=not layout.alone,
     )
     if flags.json:
         emit(summary)

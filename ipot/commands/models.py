@@ -7,11 +7,11 @@ from typing import Any
 
 from ipot import registry
 from ipot.commands.common import emit, parse, show
-from ipot.config import to_dict
 from ipot.errors import Unsupported
 from ipot.models.base import parameter_count
 from ipot.recipes import paper, published
 from ipot.recipes.experiment import build_model, experiment
+from ipot.typed_json import to_dict
 
 
 @dataclass
@@ -80,7 +80,7 @@ def _facts(name: str, problem: str, preset: str) -> dict:
             settings = experiment(problem, name, preset)
             config, spec = settings.model, settings.problem.spec
         facts["parameters"] = parameter_count(build_model(name, config, spec))
-        facts["config"] = to_dict(config)
+        facts["config"] = to_dict(config, infinite=True)
     except Unsupported as error:
         facts["unsupported"] = str(error)
     return facts

@@ -1,4 +1,4 @@
-"""`ipot plot`: pictures of a run."""
+"""`ipot plot`: pictures of a trained model."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ from typing import Annotated, Any
 import torch
 import tyro
 
+from ipot.api import load
 from ipot.commands.common import Folder, Generation, parse
-from ipot.config import Run
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import DataError, UnknownName, Unsupported
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
+from ipot.own.sources import opened_as_trained
 from ipot.problems.base import GridProblem
-from ipot.recipes.experiment import WHOLE, Experiment, restore
+from ipot.recipes.experiment import Experiment
+from ipot.recipes.sizes import WHOLE
 from ipot.recipes.studies import Question, answer, examine, seen_test_data
 from ipot.report import plots
+from ipot.run_folder import Run
 from ipot.samples import Sample, collate
+from ipot.saved.folder import is_saved
 from ipot.spec import Need, Spec
+from ipot.surrogate.loading import TRAINING
+from ipot.surrogate.surrogate import Surrogate
 from ipot.training.journal import read
 
 KINDS = ("fields", "rollout", "loss", "sensors", "resolution", "time")
@@ -30,15 +36,19 @@ KINDS = ("fields", "rollout", "loss", "sensors", "resolution", "time")
 
 @dataclass
 class Plot:
-    """Draw pictures of a run into its folder, or into --out.
+    """Draw pictures of a run or a saved model into its folder, or into --out.
 
     fields: input, truth, prediction and error of a test sample; rollout: the same over time;
     loss: the training curve; sensors, resolution, time: the error against the fraction of the
     inputs observed, the resolution of the queries, and time. Without --kind, all that make sense.
+
+    Of a model of your own data, fields and rollouts show a sample of --input.
     """
 
     run: Annotated[Path, tyro.conf.Positional]
-    """Run folder."""
+    """Run folder, or the folder of a saved model."""
+    input: Path | None = None
+    """File or folder with the sample that fields and rollouts show, instead of test data."""
     kind: tuple[str, ...] = ()
     """Which pictures."""
     sample: int = 0
@@ -67,6 +77,8 @@ class Plot:
     """auto, cpu or cuda."""
     trust: bool = False
     """Import code outside ipot that the folder names: only where you know where it comes from."""
+    edited: bool = False
+    """Take a saved model whose settings or files were changed after it was saved."""
 
 
 def main(arguments: list[str]) -> None:
@@ -75,6 +87,10 @@ def main(arguments: list[str]) -> None:
     unknown = set(flags.kind) - set(KINDS)
     if unknown:
         raise UnknownName(f"unknown kind {sorted(unknown)}. Known: {', '.join(KINDS)}")
+    if flags.out is None and is_saved(flags.run):
+        raise DataError(
+            f"--out is needed: {flags.run} is a saved model, whose folder holds nothing else"
+        )
     studio = Studio(flags)
     for kind in flags.kind or studio.sensible():
         figure = getattr(studio, kind)()
@@ -96,28 +112,44 @@ class Studio:
         )
 
     @cached_property
-    def _trained(self) -> tuple[Operator, Experiment]:
+    def surrogate(self) -> Surrogate:
         """Read when a picture needs it: the loss of a run without weights can still be drawn."""
-        return restore(self.flags.run, self.device, trusted=self.flags.trust)
+        flags = self.flags
+        return load(flags.run, device=flags.device, trusted=flags.trust, edited=flags.edited)
 
     @property
     def model(self) -> Operator:
         """The trained model."""
-        return self._trained[0]
+        return self.surrogate.model
 
     @property
     def settings(self) -> Experiment:
-        """Its settings."""
-        return self._trained[1]
+        """The settings of its run."""
+        if self.surrogate.settings is None:
+            raise Unsupported(
+                f"{self.flags.run} was trained on data of your own, and this picture needs the "
+                "test data of a built-in problem: --kind fields --input FILE and --kind loss can "
+                "be drawn"
+            )
+        return self.surrogate.settings
 
     @property
     def spec(self) -> Spec:
-        """Its problem's facts."""
-        return self.settings.problem.spec
+        """The facts of its data."""
+        return self.surrogate.spec
+
+    @property
+    def metrics(self) -> Path:
+        """The journal of its training: of a fit it lies in a folder of its own."""
+        inside = Run(self.flags.run / TRAINING).metrics
+        return inside if inside.exists() else Run(self.flags.run).metrics
 
     def sensible(self) -> list[str]:
-        """The pictures that this problem has."""
+        """The pictures that this model has."""
         moving = self.spec.steps > 1
+        if self.flags.input is not None or self.surrogate.settings is None:
+            chosen = {"rollout": moving, "loss": self.metrics.exists()}
+            return [kind for kind in ("fields", "rollout", "loss") if chosen.get(kind, True)]
         grid = isinstance(self.settings.problem, GridProblem)
         free = Need.SAME_POINTS not in self.model.needs
         some = self.flags.fill is not None or not WHOLE & self.model.needs
@@ -137,7 +169,7 @@ class Studio:
 
     def loss(self) -> Any:
         """The training curve."""
-        rows = read(Run(self.flags.run).metrics)
+        rows = read(self.metrics)
         if not rows:
             raise DataError(f"{self.flags.run} has no metrics yet")
         return plots.training(rows)
@@ -185,6 +217,9 @@ class Studio:
         index = self.flags.sample
         if index < 0:
             raise DataError(f"samples are counted from 0, got {index}")
+        if self.flags.input is not None:
+            sample = opened_as_trained(self.surrogate, self.flags.input)[index]
+            return self.surrogate.drawn(sample)
         data = self._data(replace(self.question, samples=index + 1))
         sample = data[index]
         prediction = predict(self.model, collate([sample]).to(self.device))[0]
@@ -197,4 +232,6 @@ class Studio:
         return data
 
     def _title(self) -> str:
+        if self.flags.input is not None:
+            return f"{self.spec.name}: {self.flags.input}"
         return f"{self.settings.problem_name}: {self.question.describe()}"

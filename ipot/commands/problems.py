@@ -13,11 +13,11 @@ from typing import Any
 
 from ipot import registry
 from ipot.commands.common import Folder, Generation, emit, parse, say, show
-from ipot.config import to_dict
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import DataError
 from ipot.problems.base import Problem
+from ipot.typed_json import to_dict
 
 SAMPLES = 3
 """How many samples a picture of the gallery shows."""
@@ -128,7 +128,7 @@ def _names(names: list[str]) -> str:
 
 def _facts(name: str, problem: Problem) -> dict[str, Any]:
     spec = problem.spec
-    settings = to_dict(problem)
+    settings = to_dict(problem, infinite=True)
     units = [*spec.units, *[""] * (len(spec.outputs) - len(spec.units))]
     return {
         "name": name,

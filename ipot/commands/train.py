@@ -10,17 +10,12 @@ import tyro
 
 from ipot.commands.common import Folder, Generation, emit, parse, say, show, small_if_asked
 from ipot.commands.settings import flag_value, parse_with_settings, split_names
-from ipot.config import Run
 from ipot.data.store import Store
 from ipot.errors import RunError, Unsupported
-from ipot.recipes.experiment import (
-    Experiment,
-    experiment,
-    resume,
-    run,
-    run_or_resume,
-    run_seeds,
-)
+from ipot.recipes.experiment import Experiment, experiment
+from ipot.recipes.running import resume, run, run_or_resume
+from ipot.recipes.several_seeds import run_seeds
+from ipot.run_folder import Run
 from ipot.training.distributed import PATIENCE, first_process
 from ipot.training.journal import duration, read
 from ipot.training.trainer import Result, Stopped

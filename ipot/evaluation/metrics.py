@@ -49,7 +49,7 @@ def relative_l2_of_any_size(
     weights: Float[Tensor, "B1 M"] | None = None,
     over: tuple[int, ...] = (1, 2, 3),
 ) -> Tensor:
-    """The same for scores, in float64: right where squares would be zero or infinite.
+    """The relative error for scores, in float64: right where squares would be zero or infinite.
 
     Where a target is zero throughout, the error is the norm of the prediction itself.
     """

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from ipot.config import Run, environment, to_dict
 from ipot.data.own import Dataset
 from ipot.data.own_given import flag
 from ipot.data.own_units import spans_held
@@ -24,24 +23,26 @@ from ipot.errors import DataError
 from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.models.base import Operator
-from ipot.own.answered import calibrated
-from ipot.own.continued import (
-    TRAINING,
+from ipot.own.fit_run import (
     Interrupted,
-    continued,
     refuse_another,
-    started,
-    stored,
+    resumed_plan,
+    start_fit,
+    stored_settings,
     working_folder,
 )
 from ipot.own.sizing import Plan, plan, refuse_misspelt, refuse_settings
 from ipot.own.sources import PLACES, SERIES, Source, opened
-from ipot.own.surrogate import Fitted
 from ipot.recipes.experiment import build_model
+from ipot.run_folder import Run, environment
+from ipot.surrogate.batches import calibrated
+from ipot.surrogate.loading import TRAINING
+from ipot.surrogate.surrogate import Surrogate
 from ipot.training import checkpoint
 from ipot.training.objective import BalancedL2, Objective
 from ipot.training.settings import Training
 from ipot.training.trainer import Result, Stopped, train
+from ipot.typed_json import to_dict
 
 MODEL = "ipot"
 HELD_OUT = 0.08
@@ -81,7 +82,7 @@ def fit(
     training: dict[str, Any] | None = None,
     quiet: bool = False,
     **options: Any,
-) -> Fitted:
+) -> Surrogate:
     """Train on data of one's own, within `minutes` (five unless said) or for so many `epochs`.
 
     data    an `ipot.Dataset`; an xarray object with the variables `inputs` and `targets` (and
@@ -106,16 +107,16 @@ def fit(
         run, before = Run(folder / TRAINING), None
         if resume is not None:
             asked = {"preset": preset if preset != "default" else None, "seed": seed or None}
-            before = stored(run, told | asked)
+            before = stored_settings(run, told | asked)
             refuse_another(folder, before)
             seed = before["seed"]
         source = opened(data, inputs=inputs, targets=targets, parameters=parameters, **options)
         data, splits = source.data, _splits(source, seed)
         if before is None:
             chosen = plan(splits.train, device=place, preset=preset, seed=seed, **told)
-            started(run, chosen, data, preset=preset, seed=seed)
+            start_fit(run, chosen, data, preset=preset, seed=seed)
         else:
-            chosen = continued(before, run, data)
+            chosen = resumed_plan(before, run, data)
         for line in (*source.notes, *data.describe(), *chosen.lines):
             say(line)
         begun = time.monotonic()
@@ -209,7 +210,7 @@ def _finished(
     chosen: Plan,
     result: Result,
     baselines: dict[str, Any],
-) -> Fitted:
+) -> Surrogate:
     """The trained model with its scores, and bounds from samples that it has not seen."""
     data, held = splits.train, splits.held_out
     scores: dict[str, Any] = {"validation": result.best_validation}
@@ -227,7 +228,7 @@ def _finished(
             name: dict(zip(data.spec.outputs, s.per_channel, strict=True))
             for name, s in baselines.items()
         }
-        bounds = calibrated(operator, held)
+        bounds = calibrated(operator, held.data)
     about = {
         "samples": {
             "train": len(splits.train),
@@ -235,7 +236,7 @@ def _finished(
             "held out": 0 if held is None else len(held),
         },
         "described": data.describe(),
-        "training": to_dict(chosen.training),
+        "training": to_dict(chosen.training, infinite=True),
         "epochs": result.epochs,
         "stopped early": result.out_of_patience,
         "steps": result.steps,
@@ -243,7 +244,7 @@ def _finished(
         "date": time.strftime("%Y-%m-%d"),
     }
     layout = replace(data.layout, **spans_held(data.data))
-    return Fitted(
+    return Surrogate(
         operator, chosen.model, data.spec, layout, scores=scores, about=about, bounds=bounds
     )
 

@@ -23,9 +23,9 @@ from ipot.data.own import Dataset
 from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.models.ipot import Config
 from ipot.recipes import paper
-from ipot.saved.facts_json import from_value, plain
 from ipot.spec import Bounds
 from ipot.training.settings import Training
+from ipot.typed_json import from_value, plain
 
 PRESETS = ("default", "paper")
 MEASURED = 1000
@@ -50,7 +50,7 @@ class Budget:
     points: int
     """Points of a sample in a step; the more there are, the smaller a share is drawn."""
     queries: int
-    """The same for queries times times."""
+    """Queries times times of a sample in a step."""
     batch: int
     learning_rate: float
 

@@ -20,7 +20,9 @@ from ipot.formats.limits import is_pattern, is_there, nothing_at
 from ipot.labelled.opened import open_series
 from ipot.labelled.samples import from_xarray
 from ipot.labelled.series import Series, split_series
-from ipot.own.trajectories import Windows, windows_of
+from ipot.surrogate.inputs import is_labelled
+from ipot.surrogate.surrogate import Surrogate
+from ipot.surrogate.trajectories import KIND, Windows, windows_of
 
 LABELLED = ("netCDF", "GRIB", "Zarr")
 FRAMES = ("history", "lead", "every", "stride")
@@ -107,15 +109,27 @@ def opened(
     return Source(data, columns=columns, notes=notes)
 
 
+def opened_as_trained(model: Surrogate, path: Path | str) -> Dataset:
+    """Samples from a file or folder with the columns that a model was trained on, to score it."""
+    columns, series = model.about.get("columns", {}), model.series
+    if series is not None:
+        names = ("history", "lead", "every", "season", "static", "time", "sample")
+        options = {n: getattr(series, n) for n in names if getattr(series, n)}
+        inputs = (*series.inputs, *series.scalars)
+        return opened(path, inputs=inputs, targets=series.targets, **options).data
+    told = {n: columns[n] for n in ("inputs", "targets", "parameters") if columns.get(n)}
+    if columns.get("kind") == KIND:
+        told |= {n: columns[n] for n in ("history", "lead", "every")}
+    else:
+        told |= {"where": columns.get("inputs_where", "points")}
+        told |= {"geographic": True} if model.spec.geographic else {}
+    return opened(path, **told).data
+
+
 def refuse_missing(path: Path) -> None:
     """Refuse a path where there is nothing, unless it is a pattern like `data/*.nc`."""
     if not is_there(path) and not is_pattern(path):
         raise nothing_at(path)
-
-
-def is_labelled(source: Any) -> bool:
-    """Whether this is an object of xarray, which need not be installed to know it."""
-    return type(source).__module__.split(".")[0] == "xarray"
 
 
 def _labelled(

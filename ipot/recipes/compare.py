@@ -16,25 +16,16 @@ from typing import Any
 import torch
 
 from ipot import files, lock, registry, safe_read
-from ipot.config import Run, environment
 from ipot.data.store import Store
 from ipot.device import choose, out_of_memory, release_memory
 from ipot.errors import DataError, Diverged, RunError, UnknownName, Unsupported, shown
 from ipot.models.base import parameter_count
 from ipot.problems.base import SPLITS
 from ipot.recipes import published, systems
-from ipot.recipes.experiment import (
-    PRESETS,
-    Experiment,
-    SplitReport,
-    build,
-    ended,
-    experiment,
-    load_data,
-    refuse_other,
-    run_or_resume,
-)
+from ipot.recipes.experiment import PRESETS, Experiment, SplitReport, build, experiment, load_data
+from ipot.recipes.running import ended, refuse_other, run_or_resume
 from ipot.recipes.studies import Question, ask
+from ipot.run_folder import Run, environment
 from ipot.training import journal
 from ipot.training.settings import Training
 from ipot.training.trainer import Result

@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 
-from ipot.errors import IpotError, RunError
+from ipot.errors import IpotError, RunError, Unsupported
 from ipot.memory import free_memory, in_words
 from ipot.models._shapes import refuse_tensors
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
+from ipot.spec import Need
+from ipot.training.settings import Training
 
 MOST = 1 << 20
 """The largest size among the settings of a problem: points a side, steps, frames."""
@@ -20,6 +22,8 @@ LIMITS = {
     "data": dict.fromkeys(("train", "validation", "test"), 1_000_000_000),
     "training": {"batch": 1 << 31, "workers": 4096, "epochs": 10**12, "step_epochs": 10**12},
 }
+WHOLE = frozenset({Need.GRID, Need.FIXED_POINTS, Need.SAME_POINTS, Need.EDGES})
+"""Needs that are met by all input points together, and not by some of them."""
 
 
 def refuse_sizes(settings: Any, where: str = "") -> None:
@@ -64,3 +68,19 @@ def refuse_training(model: Operator, place: torch.device) -> None:
     """Refuse a model whose weights, gradients and two moments of each do not fit into memory."""
     if place.type == "cpu":
         refuse_tensors(model, "weights, gradients and the optimiser's two moments", 4)
+
+
+def refuse_subsets(model: Operator, training: Training) -> None:
+    """Refuse random subsets where a model, or cutting trajectories, takes all of a mesh."""
+    bound = {"points": WHOLE, "queries": {Need.SAME_POINTS}}
+    for name, needs in bound.items():
+        if getattr(training, name) == 1:
+            continue
+        if found := sorted(need.value for need in needs & model.needs):
+            raise Unsupported(
+                f"{model.name} needs {found[0]} and takes them all: set --training.{name} 1"
+            )
+        if training.unroll is not None:
+            raise Unsupported(
+                f"--training.unroll starts from true frames at all points: set --training.{name} 1"
+            )

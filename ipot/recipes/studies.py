@@ -21,7 +21,9 @@ from ipot.errors import DataError, Unsupported
 from ipot.evaluation.evaluate import Scores, evaluate, score, score_references
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
-from ipot.recipes.experiment import WHOLE, Experiment, SplitReport, load_data, restore
+from ipot.recipes.experiment import Experiment, SplitReport, load_data
+from ipot.recipes.running import restore
+from ipot.recipes.sizes import WHOLE
 from ipot.samples import Batch
 from ipot.spec import Spec
 
@@ -53,7 +55,7 @@ class Question:
         return self.mask is not None or self.keep != 1
 
     def describe(self) -> str:
-        """The same in words."""
+        """How the test data are seen, in words."""
         words = []
         if self.resolution:
             words.append(f"inputs at {self.resolution} a side")
@@ -118,11 +120,24 @@ def ask(
 
     Code outside this package that the run names is imported only where it is `trusted`.
     """
-    place = choose(device)
-    model, settings = restore(run, place, weights, trusted=trusted)
-    data = seen_test_data(settings, question, store=store or Store(), device=place, report=report)
-    examine(model, data, question)
+    model, settings = restore(run, choose(device), weights, trusted=trusted)
+    return ask_model(model, settings, question, store=store, batch=batch, report=report)
+
+
+def ask_model(
+    model: Operator,
+    settings: Experiment,
+    question: Question,
+    *,
+    store: Store | None = None,
+    batch: int = 16,
+    report: SplitReport | None = None,
+) -> Answer:
+    """Score a trained model on the test data of its problem, seen through a question."""
+    place = next(model.parameters()).device
     keys = {"store": store or Store(), "device": place, "report": report}
+    data = seen_test_data(settings, question, **keys)
+    examine(model, data, question)
     found = answer(
         model, settings, question, data, batch=batch, guess=_guess(settings, question, keys)
     )

@@ -21,12 +21,15 @@ from ipot.safe_read import regular_file
 KEY = "checksums"
 SETTINGS = ("model", "spec", "layout", "series")
 """Entries of config.json that answers depend on."""
+IF_THERE = ("experiment",)
+"""Such entries that not every config.json has."""
 _log = logging.getLogger("ipot")
 
 
 def checksums(content: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, str]:
     """Of the settings in a config.json, and of files by their names."""
-    found = {name: _of_settings(content.get(name)) for name in SETTINGS}
+    names = (*SETTINGS, *(name for name in IF_THERE if content.get(name) is not None))
+    found = {name: _of_settings(content.get(name)) for name in names}
     return found | {name: _of_file(path) for name, path in files.items()}
 
 

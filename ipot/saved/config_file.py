@@ -15,8 +15,8 @@ from typing import Any
 from ipot import safe_read
 from ipot.data.own_layout import Layout
 from ipot.errors import IpotError, RunError, shown
-from ipot.saved.facts_json import from_dict, from_value, to_dict
 from ipot.spec import Spec
+from ipot.typed_json import from_dict, from_value, to_dict
 from ipot.version import __version__
 
 CONFIG = "config.json"
@@ -28,13 +28,15 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 Version 1 is the first, so there is none yet."""
 KEYS = (
     *("kind", "version", "model", "spec", "layout", "about", "scores", "license", "ipot"),
-    *("series", "checksums"),
+    *("series", "experiment", "checksums"),
 )
 NEEDED = ("model", "spec", "layout")
 LARGEST = 1 << 24
 """Bytes of config.json beyond which it is not read."""
 ADVICE = "Put back what was saved, or save the model anew."
 NO_LICENSE = "unknown"
+MOST_STEPS = 1_000_000
+"""Steps of a rollout that a file may ask for."""
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -72,6 +74,8 @@ def checked(content: dict[str, Any]) -> dict[str, Any]:
     _text(model["name"], "model.name")
     layout = to_dict(from_dict(Layout, content["layout"], "layout"))
     series = content.get("series")
+    if content.get("experiment") is not None:
+        _object(content["experiment"], "experiment")
     for name, digest in _object(content.get("checksums") or {}, "checksums").items():
         _text(digest, f"checksums.{name}")
     return content | {
@@ -130,6 +134,35 @@ def _check_scalings(layout: dict[str, Any], spec: Spec) -> None:
                 raise RunError(f"layout: {key} has {len(found)} numbers, and there are {count}")
             if key.endswith("scale") and any(n <= 0 for n in found):
                 raise RunError(f"layout: {key} must be positive, got {shown(found)}")
+
+
+def spec_from_dict(content: Any, where: str) -> Spec:
+    """The facts of a problem from JSON, checked as far as a model could stumble over them."""
+    spec = from_dict(Spec, content, where)
+    if not spec.outputs or not spec.domain:
+        raise RunError(f"{where}: outputs and domain must name at least one each")
+    if not (spec.dt > 0 and 1 <= spec.steps <= MOST_STEPS):
+        raise RunError(
+            f"{where}: dt must be positive and steps between 1 and {MOST_STEPS}, got {spec.dt} "
+            f"and {spec.steps}"
+        )
+    if not 0 <= spec.history * len(spec.outputs) <= len(spec.inputs):
+        raise RunError(
+            f"{where}: history is {spec.history} frames of {len(spec.outputs)} outputs, and there "
+            f"are {len(spec.inputs)} inputs"
+        )
+    for name in ("domain", "query_domain"):
+        for low, high in getattr(spec, name):
+            if not low < high:
+                raise RunError(f"{where}: {name} has a side from {low} to {high}")
+    for name in ("periods", "query_periods"):
+        if any(period is not None and period <= 0 for period in getattr(spec, name)):
+            raise RunError(f"{where}: {name} must be positive, or null, got {getattr(spec, name)}")
+    if spec.units and len(spec.units) != len(spec.outputs):
+        raise RunError(
+            f"{where}: units has {len(spec.units)} entries for {len(spec.outputs)} outputs"
+        )
+    return spec
 
 
 def _current(content: dict[str, Any], file: Path) -> dict[str, Any]:

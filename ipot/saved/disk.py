@@ -126,7 +126,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _step_aside(folder: Path, target: Path) -> None:
-    """The same in three steps, the first of which is undone if the second fails."""
+    """Exchange two folders in three steps, the first of which is undone if the second fails."""
     aside = folder.with_suffix(".old")
     os.rename(target, aside)
     try:

@@ -22,7 +22,6 @@ from ipot.errors import DataError, RunError, Unsupported, shown
 from ipot.models.base import Operator
 from ipot.samples import Batch
 from ipot.saved.card import scales_of
-from ipot.saved.facts_json import spec_to_dict
 from ipot.saved.graph import Plain, Signature, trace
 from ipot.saved.graph_files import (
     OUTPUT,
@@ -36,6 +35,7 @@ from ipot.saved.graph_files import (
     write_pt2,
 )
 from ipot.spec import Spec
+from ipot.typed_json import to_dict
 from ipot.version import __version__
 
 FORMATS = ("onnx", "pt2")
@@ -198,7 +198,7 @@ def _facts(
         "output": {"name": OUTPUT, "shape": shape, "channels": list(spec.outputs), "units": units},
         "channels": {"values": list(spec.inputs), "parameters": list(spec.parameters)},
         "times": [spec.dt * (i + 1) for i in range(spec.steps)],
-        "spec": spec_to_dict(spec),
+        "spec": to_dict(spec),
         "call": _call(signature, target.name, format, origin, scalings),
     }
     if origin:

@@ -39,11 +39,12 @@ from ipot.saved.config_file import (
     checked,
     current_config,
     read_json,
+    spec_from_dict,
     told,
 )
 from ipot.saved.disk import whole_folder
-from ipot.saved.facts_json import from_dict, plain, spec_from_dict, spec_to_dict, to_dict
 from ipot.spec import Spec
+from ipot.typed_json import from_dict, plain, to_dict
 from ipot.version import __version__
 
 WEIGHTS, CARD, BOUNDS = "model.safetensors", "README.md", "bounds.safetensors"
@@ -72,6 +73,8 @@ class Saved:
     """What intervals are made from."""
     series: dict[str, Any] | None = None
     """How labelled arrays become samples and answers, for a model that was trained on such."""
+    experiment: dict[str, Any] | None = None
+    """The settings of its run, where it was trained on a built-in problem."""
 
     @property
     def license(self) -> str:
@@ -86,11 +89,12 @@ class Saved:
             "version": VERSION,
             "ipot": __version__,
             "model": {"name": self.model_name, "config": to_dict(self.model)},
-            "spec": spec_to_dict(self.spec),
+            "spec": to_dict(self.spec),
             "layout": plain(self.layout, "layout", exact=True),
             "about": plain(about, "about"),
             "scores": plain(self.scores, "scores"),
             "series": None if self.series is None else plain(self.series, "series"),
+            **({} if self.experiment is None else {"experiment": self.experiment}),
             "license": self.license,
         }
 
@@ -104,7 +108,7 @@ def is_saved(path: Path | str) -> bool:
 
 
 def looks_saved(path: Path | str) -> bool:
-    """The same, also where config.json is damaged: what is told then is of a saved model."""
+    """Like `is_saved`, but true of a damaged config.json too, so that errors speak of a model."""
     if is_saved(path):
         return True
     try:
@@ -189,6 +193,7 @@ def _saved(folder: Path, content: dict[str, Any], *, trusted: bool) -> Saved:
         scores=content["scores"],
         bounds=_bounds(folder / BOUNDS, spec),
         series=content["series"],
+        experiment=content.get("experiment"),
     )
 
 

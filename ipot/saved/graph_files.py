@@ -73,7 +73,7 @@ def write_onnx(program: ExportedProgram, signature: Signature, path: Path) -> No
 
 
 def read_onnx(path: Path) -> Answer:
-    """The same in onnxruntime."""
+    """The graph in an ONNX file, run by onnxruntime."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

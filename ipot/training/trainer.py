@@ -12,11 +12,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from ipot import files
-from ipot.config import Run
 from ipot.data.dataset import Dataset
 from ipot.device import peak_memory, reset_peak_memory, synchronize
 from ipot.errors import Diverged, OutOfMemory
 from ipot.models.base import Operator
+from ipot.run_folder import Run
 from ipot.samples import Batch
 from ipot.training import checkpoint
 from ipot.training.checkpoint import BestWeights, Result, Resumable, State

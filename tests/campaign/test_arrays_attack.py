@@ -16,7 +16,7 @@ from campaign.attacks import _array_cases as cases
 from campaign.attacks.arrays import ATTACKS, DOORS, OddArrays, OddTraining
 from ipot.data.own import Dataset
 from ipot.errors import DataError
-from ipot.own.surrogate import Fitted
+from ipot.surrogate.surrogate import Surrogate
 
 pytestmark = pytest.mark.plain
 
@@ -187,8 +187,8 @@ def test_an_error_of_another_kind_passes(tried, instead):
     ],
 )
 def test_wrong_answers_are_found(tried, monkeypatch, wrong, changes, also, found):
-    right = Fitted.predict
-    monkeypatch.setattr(Fitted, "predict", lambda self, **g: wrong(right(self, **g), g))
+    right = Surrogate.predict
+    monkeypatch.setattr(Surrogate, "predict", lambda self, **g: wrong(right(self, **g), g))
     with pytest.raises(Lost, match=found):
         tried("predict", "mesh", *changes, also=also)
 
@@ -196,13 +196,13 @@ def test_wrong_answers_are_found(tried, monkeypatch, wrong, changes, also, found
 def test_wrong_scores_are_found(tried, monkeypatch):
     from dataclasses import replace
 
-    right = Fitted.evaluate
+    right = Surrogate.evaluate
 
     def wrong(self, data):
         scores = right(self, data)
         return replace(scores, per_sample=[1.01 * s for s in scores.per_sample])
 
-    monkeypatch.setattr(Fitted, "evaluate", wrong)
+    monkeypatch.setattr(Surrogate, "evaluate", wrong)
     with pytest.raises(Lost, match="relative error of sample 0"):
         tried("evaluate", "mesh", also="by hand")
 
@@ -260,8 +260,8 @@ def test_distant_dates_are_as_far_away_as_they_are_meant(years, monkeypatch):
 def test_training_survives_and_answers_far_off_are_found(tried, monkeypatch):
     attack = OddTraining()
     tried("fit", "mesh", ["values", "list", 1], attack=attack)
-    right = Fitted.predict
-    monkeypatch.setattr(Fitted, "predict", lambda self, **g: right(self, **g) + 1e5)
+    right = Surrogate.predict
+    monkeypatch.setattr(Surrogate, "predict", lambda self, **g: right(self, **g) + 1e5)
     with pytest.raises(Lost, match="targets vary by"):
         tried("fit", "mesh", attack=attack)
 

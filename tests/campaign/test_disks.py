@@ -95,18 +95,23 @@ def test_system_calls_fail_but_for_one_file(tmp_path, number):
 @mounts
 def test_a_small_disk_is_met(attack, monkeypatch, tmp_path, unsafe):
     attack("generate", {"by": "tmpfs", "at": 8192})
-    assert not list((tmp_path / "work").iterdir())  # nobody else has seen it
-    (tmp_path / "work").rmdir()
+    assert not list((tmp_path / "disk").iterdir())  # nobody else has seen it
+    (tmp_path / "disk").rmdir()
     monkeypatch.setattr(files, "atomic", unsafe)
     with pytest.raises(Lost):
         attack("predict npy", {"by": "tmpfs", "at": 4096})
 
 
 @mounts
+def test_a_folder_on_a_disk_of_its_own_may_vanish(attack):
+    attack("generate", {"by": "tmpfs", "at": 8192}, {"by": "event", "at": 0.5, "vanish": "removed"})
+
+
+@mounts
 def test_a_read_only_disk_is_met(attack, monkeypatch, tmp_path):
     fault = {"by": "read-only"}
     attack("generate", {"by": "size error", "at": 1000}, fault)
-    (tmp_path / "work").rmdir()  # where the disk was, which nobody else has seen
+    (tmp_path / "disk").rmdir()
     act = _operations.Generate.act
 
     def careless(self, folder, shared):

@@ -8,6 +8,7 @@ import pytest
 from own import files, tiny
 from training.toys import Kill
 
+from ipot import load
 from ipot.cli import main
 from ipot.formats import read_cases
 from ipot.own import fit as fitting
@@ -227,6 +228,57 @@ def test_stations_in_and_a_grid_out(tmp_path, learn, answer):
         assert dict(out.t2m.sizes) == {"time": 1, "latitude": 3, "longitude": 4}
 
 
+# ---- scored and drawn
+
+
+def test_a_model_of_cases_is_scored_and_drawn_on_files_of_its_kind(there, ask, fails, monkeypatch):
+    monkeypatch.chdir(there)
+    found = ask("evaluate", "meshes", "--input", "cases", "--device", "cpu")
+    assert (found["samples"], len(found["per_sample"])) == (3, 3)
+    assert ask("evaluate", "arrays", "--input", "a.npz", "--device", "cpu")["samples"] == 10
+    assert main(["evaluate", "arrays", "--input", "a.npz", "--device", "cpu"]) == 0
+    flags = ["--input", "cases", "--sample", "1", "--out", "pictures"]
+    assert main(["plot", "meshes", *flags, "--device", "cpu"]) == 0
+    assert {p.name for p in (there / "pictures").iterdir()} == {"fields.png", "loss.png"}
+    assert "--input is needed: meshes was trained" in fails("evaluate", "meshes")
+    said = fails("evaluate", "meshes", "--input", "cases", "--keep", "0.5")
+    assert "--keep: for the test data of a built-in problem" in said
+    assert "--out is needed: meshes is a saved model" in fails("plot", "meshes")
+    said = fails("plot", "meshes", "--out", "pictures", "--kind", "sensors")
+    assert "needs the test data of a built-in problem" in said
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_a_grid_for_any_model_in_the_precision_asked_for(
+    there, ask, monkeypatch, tmp_path, precision
+):
+    monkeypatch.chdir(there)
+    out, flags = str(tmp_path / "o.npz"), ["--grid", "4", "--precision", precision]
+    assert ask("predict", "arrays", "--input", "a.npz", "--output", out, *flags)["shape"] == [
+        10,
+        16,
+    ]
+    exact = load("arrays", device="cpu").predict(
+        **{n: np.load("a.npz")[n] for n in ("points", "values")}, queries=np.load(out)["queries"]
+    )
+    assert np.array_equal(np.load(out)["prediction"], exact) == (precision == "float32")
+    out = str(tmp_path / "o.csv")
+    ask("predict", "meshes", "--input", "cases/case0.vtu", "--output", out, *flags)
+    assert read_cases(tmp_path / "o.csv")[0].fields["u"].shape == (16,)
+
+
+def test_a_series_and_trajectories_are_scored(tmp_path, ask, learn):
+    path = files.well(tmp_path / "w.h5", count=12)
+    model = learn(path, "--targets", "h", "--history", "2", "--lead", "2", out="w")
+    assert np.isfinite(ask("evaluate", str(model), "--input", str(path))["relative_l2"])
+    labelled = pytest.importorskip("labelled.labelled_data")
+    labelled.grid(60).to_netcdf(tmp_path / "g.nc")
+    flags = ("--inputs", "t2m", "--targets", "t2m", "--history", "2", "--lead", "3", "--season")
+    model = learn(tmp_path / "g.nc", *flags, out="g")
+    found = ask("evaluate", str(model), "--input", str(tmp_path / "g.nc"))
+    assert len(found["per_time"]) == 3
+
+
 # ---- what is said
 
 
@@ -359,9 +411,20 @@ PREDICT = {
         ["meshes", "--input", "cases/case0.vtu", "--output", "o.vtu", "--steps", "3"],
         "trained on targets without times",
     ),
-    "a grid": (
-        ["meshes", "--input", "cases/case0.vtu", "--output", "o.vtu", "--grid", "9"],
-        "--grid is for runs of built-in problems",
+    "a grid of one": (
+        ["meshes", "--input", "cases/case0.vtu", "--output", "o.vtu", "--grid", "1"],
+        "--grid needs at least 2 points a side, got 1",
+    ),
+    "a grid and queries": (
+        [
+            *("meshes", "--input", "cases/case0.vtu", "--output", "o.vtu"),
+            *("--grid", "9", "--queries", "cases/case1.vtu"),
+        ],
+        "--grid and --queries both say where to answer",
+    ),
+    "a grid to fill": (
+        ["arrays", "--input", "a.npz", "--output", "o.npz", "--fill", "linear"],
+        "a has no grid of its own",
     ),
     "queries without": (
         ["arrays", "--input", "a.npz", "--queries", "bare.npz", "--output", "o.npz"],

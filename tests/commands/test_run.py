@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 import ipot
 from ipot.cli import main
+from ipot.formats import read_cases
 from tests.commands.conftest import TINY
 
 
@@ -51,7 +52,7 @@ def test_evaluate_refuses_what_makes_no_sense(fails, run, store, tmp_path):
     )
     assert "steady" in fails("evaluate", run, "--steps", "4", *data)
     assert "(0, 1]" in fails("evaluate", run, "--keep", "0", *data)
-    assert "not a run folder" in fails("evaluate", str(tmp_path), *data)
+    assert "holds no config.json" in fails("evaluate", str(tmp_path), *data)
     assert "best, last" in fails("evaluate", run, "--weights", "first", *data, code=2)
     assert "batch of 0" in fails("evaluate", run, "--batch", "0", *data)
     assert "no GPU" in fails("evaluate", run, "--device", "cuda", *data)
@@ -93,17 +94,19 @@ def test_predict_refuses_bad_input(run, tmp_path, fails):
     broken = good["values"].copy()
     broken[1, 0] = np.nan
     assert "(1, 0)" in says(**good | {"values": broken})
-    assert "(n, 2), got (3, 3)" in says(**good | {"points": np.zeros((3, 3))})
-    assert "disagree on N" in says(**good | {"values": np.ones((4, 1))})
-    assert "no queries" in says(**good | {"queries": np.zeros((0, 2))})
+    assert "2 coordinates in its last axis, got shape (3, 3)" in says(
+        **good | {"points": np.zeros((3, 3))}
+    )
+    assert "values must have shape (3, 1), got (4, 1)" in says(**good | {"values": np.ones((4, 1))})
+    assert "queries holds no row" in says(**good | {"queries": np.zeros((0, 2))})
     empty = {"points": np.zeros((0, 2)), "values": np.zeros((0, 1))}
-    assert "nothing to predict from" in says(**good | empty)
+    assert "points holds no row" in says(**good | empty)
     assert "lacks values" in says(points=good["points"])
     assert "not there" in says(name="none.npz")
     words = np.full((3, 1), "a")
     assert "real numbers" in says(**good | {"values": words})
     (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 not really")
-    assert "cannot be read" in says(name="bad.npz")
+    assert "bad.npz is an archive that cannot be opened" in says(name="bad.npz")
     assert not (tmp_path / "answer.npz").exists()
 
 
@@ -119,6 +122,40 @@ def test_plots_are_written(run, store, tmp_path, capsys):
     written = {Path(line).name for line in capsys.readouterr().out.split()}
     assert written == {"fields.png", "loss.png", "sensors.png", "resolution.png"}
     assert all((tmp_path / name).stat().st_size > 5000 for name in written)
+
+
+def test_a_saved_run_is_evaluated_plotted_and_asked_like_the_run(run, store, tmp_path, ask, capsys):
+    saved, data = str(ipot.load(run, device="cpu").save(tmp_path / "saved")), ["--data", store]
+    seen = [*data, "--keep", "0.5", "--query-resolution", "29", "--samples", "2"]
+    assert ask("evaluate", saved, *seen) == ask("evaluate", run, *seen)
+    assert main(["plot", saved, *data, "--out", str(tmp_path), "--kind", "fields"]) == 0
+    assert (tmp_path / "fields.png").stat().st_size > 5000
+    np.savez(tmp_path / "case.npz", points=np.full((1, 2), 0.5), values=np.ones((1, 1)))
+    answers = []
+    for model, name in ((run, "a.npz"), (saved, "b.npz")):
+        flags = ["--input", str(tmp_path / "case.npz"), "--output", str(tmp_path / name)]
+        assert ask("predict", model, *flags, "--fill", "nearest")["shape"] == [1, 225, 1]
+        answers.append(np.load(tmp_path / name)["prediction"])
+    np.testing.assert_array_equal(*answers)
+
+
+def test_a_run_takes_files_of_cases_and_arrays_of_samples(run, tmp_path, ask):
+    random = np.random.default_rng(0)
+    points, values = random.random((9, 2)), random.choice([3.0, 12.0], (4, 9, 1))
+    np.savez(tmp_path / "many.npz", points=points, values=values)
+    flags = ["--input", str(tmp_path / "many.npz"), "--output", str(tmp_path / "many.npy")]
+    assert ask("predict", run, *flags)["shape"] == [4, 1, 9, 1]
+    table = np.column_stack([points, values[0]])
+    np.savetxt(tmp_path / "a.csv", table, delimiter=",", header="x,y,permeability", comments="")
+    flags = ["--input", str(tmp_path / "a.csv"), "--output", str(tmp_path / "b.csv")]
+    assert ask("predict", run, *flags)["cases"] == 1
+    (case,) = read_cases(tmp_path / "b.csv")
+    wanted = np.load(tmp_path / "many.npy")[0, 0, :, 0]
+    (found,) = [f for n, f in case.fields.items() if n != "permeability"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+    targets = random.random((4, 9, 1))
+    np.savez(tmp_path / "test.npz", points=points, values=values, targets=targets)
+    assert ask("evaluate", run, "--input", str(tmp_path / "test.npz"))["samples"] == 4
 
 
 def test_plot_refuses_what_makes_no_sense(run, fails):

@@ -12,7 +12,8 @@ import sys
 from dataclasses import replace
 from training.toys import TINY
 from ipot.data.store import Store
-from ipot.recipes.experiment import experiment, run
+from ipot.recipes.experiment import experiment
+from ipot.recipes.running import run
 
 whole = experiment("training.toys")
 training = replace(whole.training, epochs=2, batch=4, step="eager", validate_every=1)

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from ipot.data.store import Store
-from ipot.recipes.experiment import Data, experiment, load_data, restore, run
+from ipot.recipes.experiment import Data, experiment, load_data
+from ipot.recipes.running import restore, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "extend.md"
 

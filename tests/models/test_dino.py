@@ -9,7 +9,6 @@ import pytest
 import torch
 from training.toys import assert_same_run
 
-from ipot.config import Run
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.statistics import Statistics
 from ipot.errors import DataError, Unsupported
@@ -17,7 +16,9 @@ from ipot.evaluation.metrics import relative_l2
 from ipot.models._wrappers import wrap
 from ipot.models.base import Latent, parameter_count
 from ipot.models.dino import AutoDecoding, Config, DINo
-from ipot.recipes.experiment import experiment, run
+from ipot.recipes.experiment import experiment
+from ipot.recipes.running import run
+from ipot.run_folder import Run
 from ipot.samples import Batch, Sample, collate
 from ipot.seeds import generator
 from ipot.spec import Spec

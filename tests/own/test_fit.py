@@ -15,7 +15,7 @@ from ipot import files
 from ipot.data.own import Dataset
 from ipot.errors import DataError, RunError, Unsupported
 from ipot.own import fit as fitting
-from ipot.own.continued import Interrupted, fingerprint
+from ipot.own.fit_run import Interrupted, fingerprint
 from ipot.report.tables import percent
 from ipot.samples import collate
 from ipot.training.objective import RelativeL2
@@ -382,8 +382,8 @@ def test_what_cannot_be_gone_on_with(tmp_path, monkeypatch):
         ({"minutes": 3.0, "epochs": None}, "minutes is another"),
         ({"seed": 5}, "seed is another"),
         ({"preset": "paper"}, "preset is another"),
-        ({"model": {"width": 32}}, r"model\['width'\] is another"),
-        ({"training": {"batch": 3}}, r"training\['batch'\] is another"),
+        ({"model": {"width": 32}}, r"model\.width is another"),
+        ({"training": {"batch": 3}}, r"training\.batch is another"),
     ):
         with pytest.raises(RunError, match=message):
             quick(data, resume=folder, **changes)

@@ -6,17 +6,18 @@ import re
 import numpy as np
 import pytest
 import torch
+from surrogate.test_encoded import built
 
 import ipot
-from ipot.config import Run
 from ipot.device import choose
 from ipot.errors import DataError, IpotError, RunError, UnknownName, Unsupported
 from ipot.own import fit as fitting
-from ipot.own.continued import TRAINING, started, working_folder
+from ipot.own.fit_run import start_fit, working_folder
 from ipot.own.sizing import plan
+from ipot.run_folder import Run
+from ipot.surrogate.loading import TRAINING
 
 from . import tiny
-from .test_asked_often import built
 
 CPU = torch.device("cpu")
 REPLACED = "is the current folder or one around it.*choose a folder inside it"
@@ -138,7 +139,7 @@ def test_settings_of_numpy_are_as_good_as_others(tmp_path):
     found = plan(data, device=CPU, model=model, training=training, **given)
     assert (found.model.width, found.model.bins, found.model.max_frequency) == (16, (3,), (8.0,))
     assert (found.training.clip, found.training.learning_rate) == (None, 0.5)
-    started(Run(tmp_path / TRAINING), found, data, preset="default", seed=0)
+    start_fit(Run(tmp_path / TRAINING), found, data, preset="default", seed=0)
 
 
 @pytest.mark.plain
@@ -183,7 +184,7 @@ def begun(folder):
     """What a fit leaves behind that was stopped before its first checkpoint."""
     data = tiny.data("mesh")
     found = plan(data, device=CPU, model=tiny.TINY, epochs=1)
-    started(Run(folder / TRAINING), found, data, preset="default", seed=0)
+    start_fit(Run(folder / TRAINING), found, data, preset="default", seed=0)
 
 
 @pytest.mark.parametrize("name", ["run", "training"])

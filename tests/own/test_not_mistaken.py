@@ -8,8 +8,8 @@ import pytest
 from ipot.data.own import Dataset
 from ipot.data.own_facts import is_straight
 from ipot.errors import DataError, RunError
-from ipot.own.cases import predict_case
 from ipot.own.fit import fit
+from ipot.surrogate.cases import predict_case
 
 from . import files
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from ipot import load
-from ipot.api import _tensor
 from ipot.data.own import Dataset
 from ipot.errors import DataError
 from ipot.evaluation.predict import predict
@@ -185,16 +184,20 @@ def test_chunks_are_looked_at_too_and_out_is_told_of(bf16):
 
 
 @pytest.mark.plain
-def test_a_run_refuses_what_float32_cannot_hold():
-    assert _tensor("values", A[:1].T, 1).dtype == torch.float32
+def test_a_prediction_refuses_what_float32_cannot_hold(plain, tmp_path):
+    one = A[0].astype(np.float32)
+    np.save(tmp_path / "a.npy", 1e39 * A[0])
+    np.save(tmp_path / "nan.npy", np.where(np.arange(12) == 7, np.nan, one))
     for given, message in (
-        (1e39 * np.ones((3, 1)), r"values holds 1e\+39 at \(0, 0\), more than float32 can"),
-        (np.array([[1.0], [np.nan]]), r"not finite \(NaN or infinity\) at \(1, 0\)"),
-        (np.broadcast_to(1.0, (10**12, 1)), "values in float32 takes"),
-        ([[1j]], "values must hold real numbers"),
+        (1e39 * A[0], r"values holds -?\d.* at \(\d+,\), more than float32 can"),
+        (np.load(tmp_path / "a.npy", mmap_mode="r"), "more than float32 can: choose other units"),
+        (np.where(np.arange(12) == 7, np.nan, one), r"values holds nan at \(7,\), .* not finite"),
+        (np.load(tmp_path / "nan.npy", mmap_mode="r"), r"values holds nan at \(7,\).* not finite"),
+        (np.broadcast_to(1.0, (10**12,)), "values in float32 takes"),
+        ([1j] * 12, "values must hold real numbers"),
     ):
         with pytest.raises(DataError, match=message):
-            _tensor("values", given, 1)
+            plain.predict(points=X, values=given)
 
 
 @pytest.mark.plain

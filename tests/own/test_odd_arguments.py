@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from surrogate.test_encoded import built
 
 import ipot
 from ipot.data.own import Dataset
@@ -10,7 +11,6 @@ from ipot.data.own_facts import is_straight
 from ipot.errors import DataError, IpotError, RunError, Unsupported
 
 from . import tiny
-from .test_asked_often import built
 from .tiny import X
 
 RANDOM = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import pytest
 from ipot.data.own import Dataset
 from ipot.data.own_layout import Layout
 from ipot.errors import DataError, RunError
-from ipot.own.asked import asked
+from ipot.surrogate.inputs import request
 from own import tiny
 from own.tiny import X, quick
 
@@ -38,7 +38,9 @@ def test_queries_of_samples_are_not_asked_of_all(lines):
     )
     assert data.layout.own_queries
     assert not data.layout.own_points
-    found = asked(data.spec, data.layout, points=X, values=tiny.waves(5, X)[0], queries=points[:5])
+    found = request(
+        data.spec, data.layout, points=X, values=tiny.waves(5, X)[0], queries=points[:5]
+    )
     assert [tuple(s.queries.shape) for s in found.samples] == [(6, 2)] * 5
 
 

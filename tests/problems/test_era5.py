@@ -275,7 +275,8 @@ def test_a_real_region_loads_with_its_mask(kingdom):
 
 
 def test_a_real_region_trains(kingdom, tmp_path):
-    from ipot.recipes.experiment import Data, run
+    from ipot.recipes.experiment import Data
+    from ipot.recipes.running import run
 
     base = experiment("era5")
     settings = replace(

@@ -10,14 +10,15 @@ import pytest
 import torch
 from training.toys import CPU, PROBLEM
 
-from ipot.config import Run
 from ipot.errors import DataError, RunError, UnknownName, Unsupported
 from ipot.evaluation.evaluate import evaluate
 from ipot.problems.base import Problem
 from ipot.recipes import compare as module
 from ipot.recipes.compare import chosen, compare, shared
-from ipot.recipes.experiment import experiment, load_data, restore
+from ipot.recipes.experiment import experiment, load_data
 from ipot.recipes.published import quoted
+from ipot.recipes.running import restore
+from ipot.run_folder import Run
 from ipot.training.step import Step
 from ipot.training.trainer import Stopped
 

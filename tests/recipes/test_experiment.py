@@ -7,16 +7,17 @@ import torch
 from training.toys import CPU, SPEC, TINY, assert_same_run, line
 
 from ipot import registry
-from ipot.config import Run
 from ipot.data.store import Store
 from ipot.errors import Diverged, IpotError, RunError, UnknownName, Unsupported
 from ipot.evaluation.evaluate import evaluate
 from ipot.models.base import parameter_count
 from ipot.problems.base import Problem
 from ipot.recipes import paper
-from ipot.recipes.experiment import PRESETS, build, build_model, experiment, load_data, restore
-from ipot.recipes.experiment import resume as resume_run
-from ipot.recipes.experiment import run as run_experiment
+from ipot.recipes.experiment import PRESETS, build, build_model, experiment, load_data
+from ipot.recipes.running import restore
+from ipot.recipes.running import resume as resume_run
+from ipot.recipes.running import run as run_experiment
+from ipot.run_folder import Run
 from ipot.training import checkpoint, journal, trainer
 from ipot.training.objective import RelativeL2
 

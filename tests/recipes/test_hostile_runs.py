@@ -11,21 +11,14 @@ from safetensors.torch import load_file, save_file
 from saved.old import copied, edit
 
 import ipot
-from ipot.config import Run
 from ipot.data.store import Store
 from ipot.errors import IpotError, RunError
 from ipot.models import _shapes
 from ipot.recipes import sizes
 from ipot.recipes.compare import read_test
-from ipot.recipes.experiment import (
-    build,
-    build_model,
-    ended,
-    experiment,
-    restore,
-    resume,
-    run,
-)
+from ipot.recipes.experiment import build, build_model, experiment
+from ipot.recipes.running import ended, restore, resume, run
+from ipot.run_folder import Run
 from ipot.training import journal
 
 DEEP = "[" * 100_000

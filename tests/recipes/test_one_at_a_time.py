@@ -9,11 +9,12 @@ import pytest
 from test_lock import in_another_process
 from training.toys import PROBLEM, assert_same_run
 
-from ipot.config import Run
 from ipot.errors import Busy, RunError
 from ipot.lock import locked
 from ipot.recipes.compare import compare, shared
-from ipot.recipes.experiment import resume, run, run_or_resume, run_seeds
+from ipot.recipes.running import resume, run, run_or_resume
+from ipot.recipes.several_seeds import run_seeds
+from ipot.run_folder import Run
 from ipot.training.trainer import Trainer
 
 QUIET = {"device": "cpu", "quiet": True}

@@ -6,9 +6,10 @@ import statistics
 import pytest
 from training.toys import PROBLEM
 
-from ipot.config import Run
 from ipot.errors import RunError
-from ipot.recipes.experiment import Experiment, run_seeds
+from ipot.recipes.experiment import Experiment
+from ipot.recipes.several_seeds import run_seeds
+from ipot.run_folder import Run
 from ipot.training.step import Step
 
 

@@ -13,7 +13,8 @@ from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import UnknownName, Unsupported
 from ipot.evaluation.evaluate import evaluate
-from ipot.recipes.experiment import experiment, load_data, restore, run
+from ipot.recipes.experiment import experiment, load_data
+from ipot.recipes.running import restore, run
 from ipot.recipes.studies import Question, ask, seen_test_data
 from ipot.training import checkpoint, journal
 

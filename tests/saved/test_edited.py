@@ -126,7 +126,7 @@ def test_tensors(place, file, name, how):
         (at("layout", "origin", value=[1.0, float("nan")]), r"origin\[1\] must be a number"),
         (at("layout", "times", value=[0.2, 0.1]), "times must rise from above 0"),
         (at("layout", "times", value=[0.1, 0.2, 0.3]), "no more than the 2 of spec.steps"),
-        (at("layout", "colour", value=1), "layout: unknown colour"),
+        (at("layout", "colour", value=1), "layout: unknown settings colour"),
         (at("about", value=[]), r"about must be an object with names, got \[\]"),
         (at("about", "samples", value=3), "about.samples must be an object"),
         (at("about", "samples", "train", value="3"), "about.samples.train must be a whole number"),

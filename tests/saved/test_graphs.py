@@ -14,11 +14,11 @@ from ipot.data.statistics import Statistics
 from ipot.errors import Unsupported
 from ipot.models._wrappers import wrap
 from ipot.models.base import OneStep
-from ipot.own.surrogate import Fitted
 from ipot.samples import Batch
 from ipot.saved import export as exporting
 from ipot.saved.export import export
 from ipot.saved.graph import Plain, Signature, trace
+from ipot.surrogate.surrogate import Surrogate
 from saved.small import facts, model
 
 pytestmark = pytest.mark.compile
@@ -130,7 +130,7 @@ def test_a_transformer_of_parameters_alone_on_the_globe():
 def test_the_lines_that_say_how_to_call_it_give_the_answer_of_the_model(rolled, monkeypatch, kind):
     """From coordinates of the user's own, far from zero."""
     layout = Layout(origin=ORIGIN, timed=True, times=(0.5, 1.0))
-    fitted = Fitted(model(ROLLING), model(ROLLING).config, ROLLING, layout)
+    fitted = Surrogate(model(ROLLING), model(ROLLING).config, ROLLING, layout)
     random = np.random.default_rng(0)
     given = {
         "points": random.random((2, 30, 2)) + ORIGIN,

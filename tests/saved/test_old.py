@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import ipot
-from ipot.config import Run
 from ipot.data.store import Store
-from ipot.recipes.experiment import ended, restore, resume
+from ipot.recipes.running import ended, restore, resume
+from ipot.run_folder import Run
 from ipot.saved.folder import read_folder
 from ipot.training import journal
 from saved.old import HERE, copied, edit

@@ -21,7 +21,10 @@ REFUSED = {
     "earlier": (at("version", value=0), "version 0, which .* no longer reads"),
     "key": (at("colour", value=1), "unknown colour; known: kind"),
     "lost": (at("spec", drop=True), "spec missing"),
-    "setting": (at("model", "config", "depth", value=1), "model: unknown depth; known: width"),
+    "setting": (
+        at("model", "config", "depth", value=1),
+        "model: unknown settings depth; known: width",
+    ),
     "fact": (at("spec", "gravity", value=1), "spec: unknown gravity"),
     "no outputs": (at("spec", "outputs", drop=True), "spec: outputs missing"),
     "text for a number": (

@@ -17,9 +17,10 @@ from ipot.evaluation.predict import predict
 from ipot.models import _shapes
 from ipot.recipes.experiment import build_model
 from ipot.samples import collate
-from ipot.saved.facts_json import from_dict, plain, spec_from_dict, spec_to_dict, to_dict
+from ipot.saved.config_file import spec_from_dict
 from ipot.saved.folder import read_folder, read_saved, write_folder
 from ipot.spec import Need, Spec
+from ipot.typed_json import from_dict, plain, to_dict
 from saved.folders import SPEC, saved
 from saved.small import config, facts, model
 
@@ -115,7 +116,7 @@ def test_what_a_model_holds_is_known_before_it_is_built(name):
 @pytest.mark.parametrize("name", ["burgers", "darcy", "sst", "era5_synthetic"])
 def test_the_facts_of_problems_come_back(name):
     spec = registry.find("problems", name).spec
-    assert spec_from_dict(json.loads(json.dumps(spec_to_dict(spec))), "here") == spec
+    assert spec_from_dict(json.loads(json.dumps(to_dict(spec))), "here") == spec
 
 
 numbers = st.floats(-1e30, 1e30, allow_nan=False)
@@ -145,7 +146,7 @@ def test_any_facts_come_back_exactly(name, outputs, box, period, dt, provides, s
         shape=shape,
         geographic=geographic,
     )
-    assert spec_from_dict(json.loads(json.dumps(spec_to_dict(spec))), "here") == spec
+    assert spec_from_dict(json.loads(json.dumps(to_dict(spec))), "here") == spec
 
 
 def test_numbers_of_numpy_are_saved_and_odd_ones_become_null():

@@ -6,8 +6,8 @@ import resource
 import pytest
 import torch
 
-from ipot.config import Run
 from ipot.errors import RunError
+from ipot.run_folder import Run
 from ipot.training import checkpoint
 from training.toys import EVERYTHING, fit, model
 

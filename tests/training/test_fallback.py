@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.config import Run
 from ipot.data.dataset import Ragged
 from ipot.errors import DataError, RunError, Unsupported
+from ipot.run_folder import Run
 from ipot.training import checkpoint, execution
 from ipot.training import step as step_module
 from ipot.training.distributed import World

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from ipot.config import Run
 from ipot.data.dataset import Stacked
 from ipot.data.statistics import Statistics, mean_field
 from ipot.evaluation.evaluate import evaluate
 from ipot.evaluation.metrics import relative_l2
+from ipot.run_folder import Run
 from ipot.samples import Batch
 from ipot.spec import Spec
 from ipot.training import checkpoint, journal

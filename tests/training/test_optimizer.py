@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.config import Run
 from ipot.device import recorded
 from ipot.evaluation.evaluate import evaluate
+from ipot.run_folder import Run
 from ipot.training import checkpoint
 from ipot.training.optimizer import Average, make_optimizer, set_rate
 from ipot.training.settings import Training

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from ipot.config import Run
 from ipot.errors import RunError, Unsupported
+from ipot.run_folder import Run
 from ipot.training import checkpoint
 from ipot.training.settings import Training
 from ipot.training.validation import Validation

@@ -7,12 +7,12 @@ import pytest
 import torch
 from models.toys import Config, Stencil
 
-from ipot.config import Run
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.packed import Packed
 from ipot.data.statistics import Statistics
 from ipot.errors import DataError, Unsupported
 from ipot.models._wrappers import wrap
+from ipot.run_folder import Run
 from ipot.samples import Sample, collate
 from ipot.spec import Spec
 from ipot.training.draws import Draws

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from ipot.config import Run
 from ipot.errors import DataError
 from ipot.evaluation.evaluate import evaluate
+from ipot.run_folder import Run
 from ipot.training import checkpoint, validation
 from ipot.training.checkpoint import BestWeights
 from ipot.training.journal import read

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 import torch
 
-from ipot.config import Run
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.packed import Packed
 from ipot.data.statistics import Statistics
 from ipot.models._wrappers import wrap
 from ipot.models.ipot import IPOT, Config
 from ipot.problems.base import Problem
+from ipot.run_folder import Run
 from ipot.samples import Batch, Sample
 from ipot.seeds import generator
 from ipot.spec import Need, Spec

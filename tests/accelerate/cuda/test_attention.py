@@ -106,7 +106,9 @@ def launched(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize(("sizes", "masked"), zip(SIZES.values(), [False, True] * 5, strict=True))
+@pytest.mark.parametrize(
+    ("sizes", "masked"), list(zip(SIZES.values(), [False, True] * 5, strict=True)), ids=SIZES.keys()
+)
 def test_queries_that_want_no_gradient_get_none(monkeypatch, launched, sizes, masked):
     from ipot.accelerate.cuda import attention as kernel
 

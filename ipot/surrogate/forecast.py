@@ -11,8 +11,8 @@ from ipot.data.own_arrays import tensor
 from ipot.labelled.answers import asked_places, to_xarray
 from ipot.labelled.latest import to_batch
 from ipot.labelled.series import Series
-from ipot.own.asked import in_given_units, times_of
 from ipot.samples import Sample
+from ipot.surrogate.inputs import in_given_units, times_of
 
 
 def forecast(
@@ -23,9 +23,10 @@ def forecast(
     on: Any = None,
     steps: int | None = None,
     level: float | None = None,
+    **how: Any,
 ) -> list[Any]:
-    """The prediction of a `Fitted` model from the latest frames, and its bounds where a level is
-    asked for."""
+    """The prediction of a `Surrogate` from the latest frames, and its bounds where a level is
+    asked for; `how` are other arguments of `Surrogate.answers`."""
     frames = to_batch(series, source, model.layout)
     places = asked_places(series, on, frames[0])
     layout = model.layout
@@ -41,7 +42,7 @@ def forecast(
         )
         for f in frames
     ]
-    answers = model.answers(samples)
+    answers = model.answers(samples, **how)
     found: list[list[Tensor]] = [answers]
     if level is not None:
         found += model.around(samples, answers, level)

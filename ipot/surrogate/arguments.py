@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,11 @@ from ipot.data.own_facts import is_straight
 from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 from ipot.spec import Spec
+
+CHECKED_AT_ONCE = 1 << 20
+"""Rows of an array that are checked in one go."""
+MAPPED = (np.float32, np.float16, np.float64)
+"""Numbers that a mapped array may have to stay in its file; others are converted in memory."""
 
 
 def refuse_missing(spec: Spec, layout: Layout, points: Any, values: Any, parameters: Any) -> None:
@@ -64,7 +70,7 @@ def refuse_other_counts(counts: dict[str, int]) -> None:
 
 
 def is_by_samples(layout: Layout, places: np.ndarray, counts: dict[str, int], *, own: bool) -> bool:
-    """Whether places of three axes, as many as there are samples, are rows for each of them; else
+    """True if places of three axes, as many as there are samples, are rows for each of them; else
     they are one grid for all. `own` says that they were rows for each in training."""
     shape = places.shape
     alike = len(shape) > 2 and shape[0] == next(iter(counts.values()), None)
@@ -104,13 +110,55 @@ def _one_grid(layout: Layout, places: np.ndarray, own: bool) -> bool:
     return is_straight(places)
 
 
+def array_or_mapped(name: str, given: Any) -> np.ndarray:
+    """An argument as an array of real numbers; one mapped from a file stays mapped."""
+    if not isinstance(given, np.memmap):
+        return array(name, given)
+    if given.dtype.kind not in "fiub":
+        raise DataError(f"{name} must hold real numbers, got {given.dtype}")
+    return given
+
+
+def float_rows(name: str, found: np.ndarray, scaling: Scaling | None, *, copy: bool) -> Tensor:
+    """An array as a tensor of finite numbers, in float32 unless it stays in the file it is mapped
+    from. What lies in memory as it should be is not copied unless `copy` says so."""
+    mapped = isinstance(found, np.memmap)
+    kinds = MAPPED if mapped else () if copy else MAPPED[:1]
+    if scaling is not None or not found.flags.c_contiguous or found.dtype not in kinds:
+        return tensor(name, np.asarray(found), scaling)
+    for start in range(0, len(found), CHECKED_AT_ONCE):
+        piece = found[start : start + CHECKED_AT_ONCE]
+        # As float32, since that is what it will be: a larger number would be infinity there.
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(piece if piece.dtype == np.float32 else piece.astype(np.float32))
+        if not finite.all():
+            first, *rest = (int(i) for i in np.argwhere(~finite)[0])
+            place, value = (start + first, *rest), float(piece[(first, *rest)])
+            if np.isfinite(value):
+                raise DataError(
+                    f"{name} holds {value:g} at {place}, more than float32 can: choose other units"
+                )
+            raise DataError(
+                f"{name} holds {value} at {place}, which is not finite. Leave those points out."
+            )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*not writable")  # nor is it written to
+        return torch.from_numpy(found)
+
+
 def places_of(
-    name: str, given: Any, columns: int, scaling: Scaling | None, kept: dict[str, Tensor]
+    name: str,
+    given: Any,
+    columns: int,
+    scaling: Scaling | None,
+    kept: dict[str, Tensor],
+    *,
+    copy: bool = False,
 ) -> tuple[Tensor, tuple[int, ...]]:
     """Coordinates as rows, and the axes that they had."""
     if given is None:
         return torch.zeros(0, columns), (0,)
-    found = array(name, given)
+    found = array_or_mapped(name, given)
     if found.ndim == 1 and columns == 1:
         found = found[:, None]
     if found.ndim < 2 or found.shape[-1] != columns:
@@ -119,7 +167,7 @@ def places_of(
         )
     shape = found.shape[:-1]
     if name not in kept:
-        rows = tensor(name, found.reshape(-1, columns), scaling)
+        rows = float_rows(name, found.reshape(-1, columns), scaling, copy=copy)
         if not len(rows):
             raise DataError(f"{name} holds no row")
         if "[" in name:
@@ -129,18 +177,26 @@ def places_of(
 
 
 def values_of(
-    name: str, given: Any, count: int, shape: tuple[int, ...], spec: Spec, layout: Layout
+    name: str,
+    given: Any,
+    count: int,
+    shape: tuple[int, ...],
+    spec: Spec,
+    layout: Layout,
+    *,
+    copy: bool = False,
 ) -> Tensor:
     """Values as rows with channels."""
     if given is None:
         return torch.zeros(count, 0)
-    found = array(name, given)
+    found = array_or_mapped(name, given)
     flat = layout.flat_values and found.shape in (shape, (count,))
     rows, channels = (found.shape, 1) if flat else (found.shape[:-1], found.shape[-1:])
     if rows not in (shape, (count,)) or channels not in (spec.channels, (spec.channels,)):
         wanted = shape if layout.flat_values else (*shape, spec.channels)
         raise DataError(f"{name} must have shape {wanted}, got {found.shape}")
-    return tensor(name, found, layout.scaling("values")).reshape(count, spec.channels)
+    scaling = layout.scaling("values")
+    return float_rows(name, found, scaling, copy=copy).reshape(count, spec.channels)
 
 
 def parameters_of(name: str, given: Any, spec: Spec, layout: Layout) -> Tensor | None:

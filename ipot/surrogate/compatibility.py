@@ -1,4 +1,4 @@
-"""Whether data are of the kind that a model was trained on, and places as it counts them."""
+"""Refuse data that a model was not trained for, and place its queries as it counts them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ipot.errors import DataError
 from ipot.nn.globe import GLOBAL
 from ipot.samples import Batch, Sample
 from ipot.spec import Spec
+from ipot.surrogate.inputs import is_steady, times_of
 
 DEFAULT = re.compile(r"(value|target|parameter)(_\d+)?")
 """Names that data have where nobody gave any."""
@@ -46,7 +47,11 @@ def refuse_other_kind(spec: Spec, given: Spec) -> None:
 def refuse_other_layout(spec: Spec, layout: Layout, given: Layout) -> None:
     """Refuse data that were given in another way: with times or without, by parameters alone or
     with points, or at times that are no steps of the model."""
-    if layout.timed != given.timed:
+    own_times = times_of(spec, layout)
+    steady = layout.timed and is_steady(spec, layout)
+    if steady and given.times not in ((), own_times):
+        raise DataError(f"{spec.name} is steady, and the data are at times: {list(given.times)}")
+    if layout.timed != given.timed and not steady:
         own, other = ("with", "without") if layout.timed else ("without", "with")
         raise DataError(f"the model was trained on targets {own} times, the data are {other} them")
     if layout.alone != given.alone:
@@ -59,10 +64,10 @@ def refuse_other_layout(spec: Spec, layout: Layout, given: Layout) -> None:
             f"{spec.dt:g}"
         )
     refuse_many_steps("times of the data", max(steps, default=0.0))
-    if given.times and layout.times and max(given.times) > (1 + 1e-6) * max(layout.times):
+    if given.times and layout.timed and max(given.times) > (1 + 1e-6) * max(own_times):
         warnings.warn(
             f"the data go to time {max(given.times):g}, and the model has seen "
-            f"{max(layout.times):g}: an extrapolation, not to be trusted",
+            f"{max(own_times):g}: an extrapolation, not to be trusted",
             stacklevel=4,
         )
 
@@ -72,12 +77,12 @@ def _named(names: tuple[str, ...]) -> bool:
     return not all(DEFAULT.fullmatch(name) for name in names)
 
 
-def refuse_other_sample(spec: Spec, sample: Sample) -> None:
+def refuse_other_sample(spec: Spec, sample: Sample, what: str = "sample is") -> None:
     """Refuse a sample of other channels or coordinates than the model's."""
     try:
         spec.check(sample)
     except DataError as error:
-        raise DataError(f"sample is not of the model's kind: {error}") from error
+        raise DataError(f"{what} not of the model's kind: {error}") from error
 
 
 def points_as_queries(batch: Batch, spec: Spec) -> tuple[Batch, Spec]:

@@ -1,4 +1,4 @@
-"""The folder of a fit: refused before any time is spent on it, started, and gone on with."""
+"""The folder of a fit: validate, create and resume it, and tell the data of runs apart."""
 
 from __future__ import annotations
 
@@ -10,26 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from ipot import files, lock
-from ipot.config import Run, environment, from_dict, to_dict
 from ipot.data.own import Dataset
 from ipot.data.own_given import path_given
 from ipot.errors import RunError
 from ipot.lock import locked
 from ipot.models.ipot import Config
 from ipot.own.sizing import Plan
-from ipot.saved.config_file import read_json
+from ipot.run_folder import Run, differences, environment, left_as_found
 from ipot.saved.disk import recover_run
 from ipot.saved.folder import is_saved, read_saved, refuse_current, refuse_target
+from ipot.surrogate.loading import OWN_DATA, TRAINING
 from ipot.training.settings import Training
-from ipot.typed_json import from_value
-
-KIND = "own data"
-TRAINING = "training"
-"""The run inside the folder of a model."""
+from ipot.typed_json import from_dict, from_value, to_dict
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal ended a fit; `folder` is where to go on, or None where nothing was kept."""
+    """A signal ended a fit; `folder` is what to resume, or None where nothing was kept."""
 
     def __init__(self, signal: int, folder: Path | None) -> None:
         how = "nothing is kept, since no out=... was given"
@@ -64,23 +60,27 @@ def working_folder(out: Path | str | None, resume: Path | str | None) -> Iterato
             yield Path(name)
         return
     refuse_current(out, "out=")
-    made = _made(out)
-    try:
+    _refuse_taken(out)
+    with left_as_found(out / TRAINING):
+        try:
+            # No file to try it with, which a kill might leave: the lock is the first to be written.
+            files.make_folder(out / TRAINING)
+        except OSError as error:
+            raise RunError(
+                f"out={out} cannot be written to: {error.strerror or error}. Choose another folder."
+            ) from error
         with locked(out / TRAINING, "training"):
             # Another process may have begun since, and even have ended.
             Run(out / TRAINING).refuse_existing()
             yield out
-    except BaseException:
-        _unmade(made)
-        raise
 
 
-def started(run: Run, chosen: Plan, data: Dataset, *, preset: str, seed: int) -> None:
-    """Write down what is needed to go on."""
+def start_fit(run: Run, chosen: Plan, data: Dataset, *, preset: str, seed: int) -> None:
+    """Create the run: write down what is needed to resume it."""
     content = {
-        "kind": KIND,
-        "model": to_dict(chosen.model),
-        "training": to_dict(chosen.training),
+        "kind": OWN_DATA,
+        "model": to_dict(chosen.model, infinite=True),
+        "training": to_dict(chosen.training, infinite=True),
         "normalize": chosen.normalize,
         "preset": preset,
         "seed": seed,
@@ -90,25 +90,19 @@ def started(run: Run, chosen: Plan, data: Dataset, *, preset: str, seed: int) ->
     Run.create(run.path, content)
 
 
-def stored(run: Run, told: Mapping[str, Any]) -> dict[str, Any]:
-    """What was written down; settings that are told again must be the same."""
+def stored_settings(run: Run, told: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run; those that are told again must be the same."""
     content = run.config()
-    if content.get("kind") != KIND:
+    if content.get("kind") != OWN_DATA:
         raise RunError(f"{run.path} is not a run of `ipot.fit`")
     _check(content, str(run.config_file))
-    before = {
-        "minutes": content["training"]["minutes"],
-        "epochs": content["training"]["epochs"],
-        "preset": content["preset"],
-        "seed": content["seed"],
-    }
-    changed = [n for n, value in before.items() if told.get(n) not in (None, value)]
+    asked: dict[str, Any] = {n: told[n] for n in ("preset", "seed") if told.get(n) is not None}
     for part in ("model", "training"):
-        known = content[part]
-        for name, value in (told.get(part) or {}).items():
-            value = list(value) if isinstance(value, tuple) else value
-            if name not in known or known[name] != value:
-                changed.append(f"{part}[{name!r}]")
+        given = dict(told.get(part) or {})
+        if part == "training":
+            given |= {n: told[n] for n in ("minutes", "epochs") if told.get(n) is not None}
+        asked[part] = {n: list(v) if isinstance(v, tuple) else v for n, v in given.items()}
+    changed = differences(content, asked, ("model", "training"))
     if changed:
         raise RunError(
             f"resume={run.path.parent}: {', '.join(changed)} is another than the run was started "
@@ -122,8 +116,8 @@ def _check(content: dict[str, Any], where: str) -> None:
     wanted = {"preset": str, "seed": int, "data": str, "normalize": bool}
     for name, hint in wanted.items():
         from_value(hint, content.get(name), f"{where}: {name}")
-    from_dict(Config, content.get("model"), where, "model")
-    from_dict(Training, content.get("training"), where, "training")
+    from_dict(Config, content.get("model"), where, "model", infinite=True)
+    from_dict(Training, content.get("training"), where, "training", infinite=True)
     if missing := {"minutes", "epochs"} - set(content["training"]):
         raise RunError(f"{where}: training.{min(missing)} is missing. Put it back, or start anew.")
 
@@ -140,7 +134,7 @@ def refuse_another(folder: Path, content: dict[str, Any]) -> None:
         )
 
 
-def continued(content: dict[str, Any], run: Run, data: Dataset) -> Plan:
+def resumed_plan(content: dict[str, Any], run: Run, data: Dataset) -> Plan:
     """The settings of a run that was stopped, if it was on these data."""
     if content["data"] not in (fingerprint(data), fingerprint(data, origins=False)):
         raise RunError(
@@ -149,35 +143,11 @@ def continued(content: dict[str, Any], run: Run, data: Dataset) -> Plan:
         )
     where = str(run.config_file)
     return Plan(
-        from_dict(Config, content["model"], where, "model"),
-        from_dict(Training, content["training"], where, "training"),
+        from_dict(Config, content["model"], where, "model", infinite=True),
+        from_dict(Training, content["training"], where, "training", infinite=True),
         content["normalize"],
         (f"going on with {run.path.parent}",),
     )
-
-
-def refuse_run(path: Path) -> None:
-    """Refuse to load the run of a fit, which is no model yet, or lies in the folder of one."""
-    around = (path.parent,) if path.name == TRAINING else ()
-    for folder in (path, *around):
-        if not _holds_run(folder):
-            continue
-        if is_saved(folder):
-            if folder != path:
-                raise RunError(f"{path} is the run that a saved model comes from: load {folder}")
-            return
-        raise RunError(
-            f"{folder} holds a run that was stopped, or still trains, and no model yet: go on with "
-            f"ipot.fit(data, resume={str(folder)!r}), or `ipot fit ... --resume {folder}`"
-        )
-
-
-def _holds_run(folder: Path) -> bool:
-    """Whether a fit has begun in a folder."""
-    try:
-        return read_json(Run(folder / TRAINING).config_file).get("kind") == KIND
-    except RunError:
-        return False
 
 
 def fingerprint(data: Dataset, *, origins: bool = True) -> str:
@@ -203,8 +173,8 @@ def fingerprint(data: Dataset, *, origins: bool = True) -> str:
     return digest.hexdigest()
 
 
-def _made(folder: Path) -> list[Path]:
-    """Make a folder that can be written to; those that are new, the innermost first."""
+def _refuse_taken(folder: Path) -> None:
+    """Refuse a folder that holds something already."""
     if folder.is_dir() and not _is_blank(folder):
         raise RunError(
             f"out={folder} is not empty. Choose another folder, or go on with a run that was "
@@ -212,28 +182,10 @@ def _made(folder: Path) -> list[Path]:
         )
     if folder.exists() and not folder.is_dir():
         raise RunError(f"out={folder} is a file. Choose another folder.")
-    made = []
-    try:
-        made = [p for p in (folder / TRAINING, folder, *folder.parents) if not p.exists()]
-        # No file to try it with, which a kill might leave: the lock is the first to be written.
-        files.make_folder(folder / TRAINING)
-        return made
-    except OSError as error:
-        _unmade(made)
-        raise RunError(
-            f"out={folder} cannot be written to: {error.strerror or error}. Choose another folder."
-        ) from error
 
 
 def _is_blank(folder: Path) -> bool:
-    """Whether nothing is there, or nothing but what a fit left that was killed as it began."""
+    """True if nothing is there, or nothing but what a fit left that was killed as it began."""
     training = folder / TRAINING
     begun = training.is_dir() and not lock.is_blank(training)
     return not begun and all(path == training and path.is_dir() for path in folder.iterdir())
-
-
-def _unmade(folders: list[Path]) -> None:
-    """Remove those that are empty; in others a run has begun, and can be gone on with."""
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            folder.rmdir()

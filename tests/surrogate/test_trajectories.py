@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from own import files, tiny
 
 from ipot.errors import DataError, IpotError
 from ipot.formats import read_cases
 from ipot.formats.well_write import write_well
 from ipot.own.sources import opened
-from ipot.own.trajectories import after, carried_on, latest, windows_of
-from own import files, tiny
+from ipot.surrogate.trajectories import after, carried_on, latest, windows_of
 
 
 def test_windows_hold_the_frames_they_say():

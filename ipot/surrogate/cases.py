@@ -11,26 +11,28 @@ import numpy as np
 from ipot.errors import DataError
 from ipot.formats.case import Case
 from ipot.formats.channels import Where, fields_of, scalars_of, source_of
-from ipot.own.asked import asked, in_given_units
-from ipot.own.surrogate import Fitted
 from ipot.samples import Sample
 from ipot.spec import Spec
+from ipot.surrogate.inputs import in_given_units
+from ipot.surrogate.surrogate import Surrogate
 
 
 def predict_case(
-    model: Fitted,
+    model: Surrogate,
     case: Case,
     other: Case | None = None,
     *,
     interval: float | None = None,
     steps: int | None = None,
+    fill: str | None = None,
+    **how: Any,
 ) -> Case:
     """A case with the answers of a model as fields beside those that it has.
 
     They are at the points, or on the cells where the targets of the training were; `other` is
     another case, like the mesh of tomorrow, whose places they are to be at: the answer has nothing
     else of it. A field of the same name that is there already stays, and the answer is called
-    NAME_predicted.
+    NAME_predicted. `fill` is that of `Surrogate.predict`; `how` are its `rows` and `precision`.
     """
     spec, where = model.spec, _where(model.about, "where")
     # Of another case only its places count: its fields and parameters are those of another input.
@@ -47,7 +49,7 @@ def predict_case(
         numbers = _numbers(case, spec)
         given["parameters"] = numbers[0] if model.layout.flat_parameters else numbers
     given["queries"] = queries
-    ((_, found),) = _answers(model, given, interval, steps)
+    ((_, found),) = _answers(model, given, interval, steps=steps, fill=fill, **how)
     units = {**_units(found, model), **target.units}
     there = target.cell_fields if where == "cells" else target.fields
     # A truth that the file holds stays what it is.
@@ -61,7 +63,7 @@ def predict_case(
 
 
 def arrays_as_cases(
-    model: Fitted, given: Mapping[str, Any], *, interval: float | None, steps: int | None
+    model: Surrogate, given: Mapping[str, Any], *, interval: float | None = None, **how: Any
 ) -> list[Case]:
     """The answers to arrays as cases, one for each sample: places with a field for each channel."""
     scaling = model.layout.scaling("queries")
@@ -73,16 +75,23 @@ def arrays_as_cases(
             fields=found,
             units=_units(found, model),
         )
-        for sample, found in _answers(model, given, interval, steps)
+        for sample, found in _answers(model, given, interval, **how)
     ]
 
 
 def _answers(
-    model: Fitted, given: Mapping[str, Any], interval: float | None, steps: int | None
+    model: Surrogate,
+    given: Mapping[str, Any],
+    interval: float | None,
+    *,
+    steps: int | None = None,
+    fill: str | None = None,
+    **how: Any,
 ) -> list[tuple[Sample, dict[str, np.ndarray]]]:
     """Samples, and the fields of each by name; bounds among them where they are asked for."""
-    samples = asked(model.spec, model.layout, **given, steps=steps).samples
-    parts = {"": model.answers(samples)}
+    model.refuse_level(interval)
+    samples = model.request(**given, steps=steps, fill=fill).samples
+    parts = {"": model.answers(samples, **how)}
     if interval is not None:
         low, high = model.around(samples, parts[""], interval)
         parts |= {"_low": low, "_high": high}
@@ -138,7 +147,7 @@ def _cut(places: np.ndarray, dimension: int, case: Case) -> np.ndarray:
     return places[:, :dimension]
 
 
-def _named(answer: np.ndarray, model: Fitted, suffix: str) -> dict[str, np.ndarray]:
+def _named(answer: np.ndarray, model: Surrogate, suffix: str) -> dict[str, np.ndarray]:
     """An answer (T, M, K) by the names of its channels, and by time where there is one."""
     times = [f"_t{i + 1}" for i in range(len(answer))] if model.layout.timed else [""]
     return {
@@ -148,7 +157,7 @@ def _named(answer: np.ndarray, model: Fitted, suffix: str) -> dict[str, np.ndarr
     }
 
 
-def _units(found: Mapping[str, Any], model: Fitted) -> dict[str, str]:
+def _units(found: Mapping[str, Any], model: Surrogate) -> dict[str, str]:
     """The units of named answers: those of the channels that they begin with."""
     spec = model.spec
     known = dict(zip(spec.outputs, spec.units, strict=False))

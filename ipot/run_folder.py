@@ -1,63 +1,27 @@
-"""Settings: frozen dataclasses to JSON and back, and the run folder that keeps them."""
+"""A run folder: what is in it, and how it is created, locked, checked and resumed.
+
+`ipot train`, `ipot.fit` and `ipot compare` all leave such folders.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
 import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
 from ipot import files, safe_read
-from ipot.errors import IpotError, RunError, shown
-from ipot.typed_json import from_value, hints_of
+from ipot.errors import RunError
 from ipot.version import __version__
 
 LARGEST = 1 << 22
 """Bytes of a run's config.json beyond which it is not read."""
 FORMAT = 1
 """Version of the run folder's layout; a folder of another version is refused by name."""
-
-
-def to_dict(settings: Any) -> dict[str, Any]:
-    """A frozen dataclass as plain JSON values."""
-    return json.loads(json.dumps(dataclasses.asdict(settings)))
-
-
-def from_dict(kind: type, content: Any, where: str, part: str = "") -> Any:
-    """The dataclass again; a name that it does not have is an error and not silently dropped.
-
-    `where` is the file, and `part` the entry in it: a value of another type is refused by both.
-    """
-    inside = f"{part}." if part else ""
-    if not isinstance(content, dict):
-        raise RunError(f"{where}: {part} must be an object with names, got {shown(content)}")
-    known = {f.name: f for f in dataclasses.fields(kind)}
-    unknown = sorted(set(content) - set(known))
-    if unknown:
-        raise RunError(f"{where}: unknown settings {', '.join(unknown)}; known: {', '.join(known)}")
-    hints = hints_of(kind)
-    given = {
-        name: _setting(hints.get(name, Any), value, f"{where}: {inside}{name}")
-        for name, value in content.items()
-    }
-    try:
-        return kind(**given)
-    except IpotError as error:
-        raise RunError(f"{where}: {error}") from error
-    except Exception as error:  # what looks at settings has many ways to say that they do not fit
-        raise RunError(f"{where}: {part or 'settings'}: {error!r}") from error
-
-
-def _setting(hint: Any, value: Any, where: str) -> Any:
-    """A value as its type says. Infinity is a number here: no limit at all, in some settings."""
-    if isinstance(value, float) and math.isinf(value) and float in (hint, *get_args(hint)):
-        return value
-    return from_value(hint, value, where)
 
 
 def environment() -> dict[str, Any]:
@@ -162,3 +126,39 @@ class Run:
     def result(self) -> Path:
         """The scores."""
         return self.path / "result.json"
+
+
+@contextmanager
+def left_as_found(path: Path) -> Iterator[None]:
+    """Remove the folders that were made for nothing: a run that was refused leaves none behind.
+
+    Folders in which something was written stay, since a run has begun there.
+    """
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        yield
+    except BaseException:
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def differences(
+    found: Mapping[str, Any], asked: Mapping[str, Any], groups: Sequence[str]
+) -> list[str]:
+    """The settings by their names, like training.epochs, in which a run is not the one asked for.
+
+    `groups` are the entries that hold settings by name; what is not asked for may be anything.
+    """
+    other = []
+    for name, wanted in asked.items():
+        there = found.get(name)
+        if name not in groups:
+            other += [] if there == wanted else [name]
+        elif not isinstance(there, dict):
+            other.append(name)
+        else:
+            unlike = [key for key, v in wanted.items() if key not in there or there[key] != v]
+            other += [f"{name}.{key}" for key in unlike]
+    return other

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ipot.own.summary import summary
+from ipot.surrogate.summary import summary
 
 SCORES = {
     "validation": 0.02,

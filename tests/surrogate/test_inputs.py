@@ -5,12 +5,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from own import tiny
+from own.tiny import CURVED, GRID, KINDS, X, fitted
 
 from ipot.data.own import Layout
 from ipot.errors import DataError, Unsupported
-from ipot.own.asked import asked
-from own import tiny
-from own.tiny import CURVED, GRID, KINDS, X, fitted
+from ipot.surrogate.inputs import request
 
 RANDOM = tiny.random(5)
 Y = RANDOM.random((7, 2))
@@ -326,10 +326,10 @@ def test_queries_with_other_coordinates_than_points_must_be_given():
 
 def test_one_mesh_for_all_is_converted_once():
     model = fitted("mesh")
-    question = asked(model.spec, model.layout, points=X, values=RANDOM.random((3, 12)), queries=Y)
+    question = request(model.spec, model.layout, points=X, values=RANDOM.random((3, 12)), queries=Y)
     assert len({id(s.points) for s in question.samples}) == 1
     assert len({id(s.queries) for s in question.samples}) == 1
-    alone = asked(model.spec, model.layout, points=X, values=A).samples[0]
+    alone = request(model.spec, model.layout, points=X, values=A).samples[0]
     assert alone.queries is alone.points
 
 

@@ -1,8 +1,9 @@
-"""An operator that was fitted to somebody's data: arrays in, arrays of the same kind out."""
+"""A trained model: arrays or xarray objects in, answers of the same kind out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own import Dataset, Layout
-from ipot.data.own_given import is_whole, path_given
+from ipot.data.own_given import at_least_one, is_whole, path_given
 from ipot.data.own_units import counted_by
 from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
@@ -19,31 +21,46 @@ from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.evaluation.input_range import ends_of, seen_in_training, warn_unlike
 from ipot.labelled.series import Series
 from ipot.models.base import Operator
-from ipot.own.answered import answered, calibrated, pieces
-from ipot.own.asked import Asked, asked, in_given_units, in_shown_units, known, times_of
-from ipot.own.encoded import Encoded, Interval
-from ipot.own.forecast import forecast
-from ipot.own.kind import (
+from ipot.problems.base import Problem
+from ipot.recipes.experiment import Experiment
+from ipot.recipes.studies import warn_outside
+from ipot.report import plots
+from ipot.samples import Sample
+from ipot.saved.folder import Saved, write_folder
+from ipot.saved.graph import takes_points
+from ipot.spec import Spec
+from ipot.surrogate.batches import answered, calibrated, joined, pieces
+from ipot.surrogate.compatibility import (
     points_as_queries,
     refuse_other_kind,
     refuse_other_layout,
     refuse_other_sample,
     turned,
 )
-from ipot.own.sources import is_labelled
-from ipot.own.summary import summary
-from ipot.recipes.studies import warn_outside
-from ipot.report import plots
-from ipot.samples import Sample, collate
-from ipot.saved.folder import Saved, write_folder
-from ipot.spec import Spec
+from ipot.surrogate.encoded import Encoded, Interval
+from ipot.surrogate.forecast import forecast
+from ipot.surrogate.grid import data_with_grids, grid_places, on_grid, refuse_fill, with_grids
+from ipot.surrogate.inputs import (
+    Request,
+    in_given_units,
+    in_shown_units,
+    is_labelled,
+    read_inputs,
+    request,
+    times_of,
+)
+from ipot.surrogate.summary import summary
 
 BOUNDS = ("_low", "_high")
 """What the bounds of a channel are called by, behind its name, where they have names."""
 
 
-class Fitted:
-    """A trained operator, with what it knows of its data and of its own errors."""
+class Surrogate:
+    """A trained operator, with what it knows of its data and of its own errors.
+
+    `ipot.fit` and `ipot.load` make them. One that was trained on a built-in problem has the
+    `settings` of its run, and so a grid to answer on or to fill (`places`, `predict(fill=...)`).
+    """
 
     def __init__(
         self,
@@ -56,11 +73,24 @@ class Fitted:
         about: dict[str, Any] | None = None,
         bounds: Conformal | None = None,
         series: Series | None = None,
+        settings: Experiment | None = None,
     ) -> None:
         self.model, self.config, self.spec = model.eval(), config, spec
         self.layout = layout or Layout(timed=True)
         self.scores, self.about, self.bounds = scores or {}, about or {}, bounds
-        self.series = series
+        self.series, self.settings = series, settings
+
+    @classmethod
+    def of_experiment(cls, model: Operator, settings: Experiment, **facts: Any) -> Surrogate:
+        """A model of a built-in problem, whose answers always are (T, M, K)."""
+        spec = settings.problem.spec
+        layout = Layout(timed=True, alone=not takes_points(spec))
+        return cls(model, settings.model, spec, layout, settings=settings, **facts)
+
+    @property
+    def problem(self) -> Problem | None:
+        """The built-in problem that it was trained on, if it was."""
+        return None if self.settings is None else self.settings.problem
 
     @property
     def device(self) -> torch.device:
@@ -78,6 +108,10 @@ class Fitted:
         times: Any = None,
         interval: float | None = None,
         on: Any = None,
+        fill: str | None = None,
+        rows: int | None = None,
+        out: np.ndarray | None = None,
+        precision: str = "float32",
     ) -> Any:
         """The fields at the queries, in the kind of arrays that the model was trained on.
 
@@ -85,34 +119,79 @@ class Fitted:
         (N, D); the answer is (M, K) or (M), with an axis for times in front where training had
         one. With an axis for samples in front, or a list, so is the answer. Points and queries
         may be those of every sample or one for all, and any number; queries are the points unless
-        said, and on a grid (H, W, 2) the answer has its axes.
+        said, and on a grid (H, W, 2) the answer has its axes. A model of a built-in problem
+        answers (T, M, K), in one step where the problem is steady.
 
         A model of targets in time answers at their times, at the first so many `steps`, or at any
-        `times` that are multiples of its step.
+        `times` that are multiples of its step; more than in training are an extrapolation.
 
         A model of labelled arrays takes those, an xarray object with the latest frames, and gives
         such ones back: on the coordinates of `on`, or else where the targets of the training were.
 
         `interval=0.9` gives (prediction, low, high): bounds that hold the truth at nine of ten
         places on average, by the errors on samples that were held out of training.
+
+        `fill` interpolates the values onto the grid of `places` first ("linear", "cubic" or
+        "nearest"), for a model that takes nothing else; the answer is there unless said.
+
+        Arrays may be mapped from files (`numpy.load(..., mmap_mode="r")`), which are then read
+        piece by piece; `out` is an array of the answer's shape to write it to, which may be such
+        a file too. `rows` are the points or queries taken at once, where memory is scarce.
+        `precision` "bf16" is quicker, at about three decimal digits: several times on a GPU, about
+        twice on a CPU that has the instructions for it.
         """
         self.refuse_level(interval)  # before any work
+        how: dict[str, Any] = {"rows": rows, "precision": precision}
+        given = {"values": values, "queries": queries, "parameters": parameters, "times": times}
         if is_labelled(points):
-            others = {"values": values, "queries": queries, "parameters": parameters}
-            return self._labelled(points, steps, interval, on, **others, times=times)
+            others = given | {"fill": fill, "out": out}
+            return self._labelled(points, steps, interval, on, how, **others)
         if on is not None:
             raise Unsupported("on is for xarray objects: say where to answer with queries=...")
-        question = asked(
-            self.spec,
-            self.layout,
-            points=points,
-            values=values,
-            queries=queries,
-            parameters=parameters,
-            steps=steps,
-            times=times,
-        )
-        return self.given_back(question, self.answers(question.samples), interval)
+        asked = self.request(points=points, **given, steps=steps, fill=fill)
+        return self.answer(asked, interval=interval, out=out, **how)
+
+    def request(self, *, fill: str | None = None, queries: Any = None, **given: Any) -> Request:
+        """The arguments of `predict` as samples that the model can be asked with."""
+        refuse_fill(self.problem, self.spec, fill)
+        if fill is not None and queries is None:
+            queries = self.places()
+        asked = request(self.spec, self.layout, queries=queries, **given)
+        samples = on_grid(asked.samples, self.problem, self.spec, fill)
+        return replace(asked, samples=samples)
+
+    def sample(
+        self, points: Any = None, values: Any = None, queries: Any = None, **given: Any
+    ) -> Sample:
+        """One case in arrays as a checked `Sample`; the arguments are those of `predict`."""
+        asked = self.request(points=points, values=values, queries=queries, **given)
+        if asked.many:
+            raise DataError(f"sample takes one case, and these are {len(asked.samples)}")
+        return asked.samples[0]
+
+    def answer(
+        self,
+        asked: Request,
+        *,
+        interval: float | None = None,
+        out: np.ndarray | None = None,
+        **how: Any,
+    ) -> Any:
+        """The answer to a request as arrays; `how` are the rows and the precision of `predict`."""
+        self.refuse_level(interval)
+        if out is None:
+            return self.given_back(asked, self.answers(asked.samples, **how), interval)
+        if interval is not None:
+            raise DataError("out takes the prediction alone: leave out interval=..., or out=...")
+        places = asked.views(out, len(self.spec.outputs))
+        answers = self.answers(asked.samples, **how, out=places)
+        if places is None:  # in other units, or memory of another order: written at the end
+            out[...] = asked.shaped(answers)
+        return out
+
+    def places(self) -> np.ndarray:
+        """The points (N, D) of the grid that a built-in problem was trained on."""
+        return grid_places(self.problem, self.spec)
 
     def encode(self, points: Any = None, values: Any = None, *, parameters: Any = None) -> Encoded:
         """The inputs of `predict`, encoded once to be asked often, as in a loop:
@@ -127,17 +206,19 @@ class Fitted:
                 "encode takes arrays; an xarray object is answered by predict(..., on=...)"
             )
         given = {"points": points, "values": values, "parameters": parameters}
-        return Encoded(self, known(self.spec, self.layout, **given))
+        return Encoded(self, read_inputs(self.spec, self.layout, **given, copy=True))
 
-    def given_back(self, question: Asked, answers: list[Tensor], interval: float | None) -> Any:
-        """Answers to a question as arrays, with bounds where a level is asked for."""
+    def given_back(self, asked: Request, answers: list[Tensor], interval: float | None) -> Any:
+        """Answers to a request as arrays, with bounds where a level is asked for."""
         if interval is None:
-            return question.shaped(answers)
-        found = self._around(question.samples, answers, interval)
-        return Interval(*(question.shaped(part) for part in (answers, *found)))
+            return asked.shaped(answers)
+        found = self._around(asked.samples, answers, interval)
+        return Interval(*(asked.shaped(part) for part in (answers, *found)))
 
-    def _labelled(self, source: Any, steps: Any, interval: Any, on: Any, **others: Any) -> Any:
-        """The same for an xarray object."""
+    def _labelled(
+        self, source: Any, steps: Any, interval: Any, on: Any, how: dict[str, Any], **others: Any
+    ) -> Any:
+        """The prediction from an xarray object, as such ones."""
         if self.series is None:
             raise Unsupported(
                 "an xarray object was given, and the model was trained on arrays: give points "
@@ -147,11 +228,12 @@ class Fitted:
             raise DataError(
                 f"{', '.join(told)}: an xarray object has its own; on=... says where to answer"
             )
-        found = forecast(self, self.series, source, on=on, steps=steps, level=interval)
+        found = forecast(self, self.series, source, on=on, steps=steps, level=interval, **how)
         return found[0] if interval is None else Interval(*found)
 
-    def evaluate(self, data: Dataset) -> Scores:
-        """Errors on samples whose answers are known.
+    def evaluate(self, data: Dataset | Stacked | Ragged) -> Scores:
+        """Errors on samples whose answers are known: an `ipot.Dataset`, or for a model of a
+        built-in problem what the problem loads.
 
         Where a channel is counted from an offset, errors are relative to what is left of it, and
         root mean squares are in the units of the model (`layout`).
@@ -160,7 +242,7 @@ class Fitted:
         # relative to them absolute.
         data = self._fitting(data, wide=("targets",))
         device = self.device
-        return evaluate(self.model, data.data.to(device), device=device, finite=True)
+        return evaluate(self.model, data.to(device), device=device, finite=True)
 
     def plot(
         self,
@@ -190,12 +272,17 @@ class Fitted:
             )
         if not is_whole(time):
             raise DataError(f"time must be the number of one, like 0 or -1, got {shown(time)}")
-        answer = torch.from_numpy(in_given_units(self.layout, self.answers([sample])[0]))
-        seen = in_shown_units(self.layout, sample)
+        seen, answer = self.drawn(sample)
         figure = plots.fields(seen, answer, spec=self.spec, channel=which, time=time)
         if path is not None:
             plots.save(figure, path)
         return figure
+
+    def drawn(self, sample: Sample) -> tuple[Sample, Tensor]:
+        """A sample and its answer (T, M, K), both in the units of the data."""
+        refuse_other_sample(self.spec, sample)
+        answer = torch.from_numpy(in_given_units(self.layout, self.answers([sample])[0]))
+        return in_shown_units(self.layout, sample), answer
 
     def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
         """Write a folder that `ipot.load` reads: weights, settings, scores, a card."""
@@ -208,6 +295,7 @@ class Fitted:
             scores=self.scores,
             bounds=None if self.bounds is None else self.bounds.state(),
             series=None if self.series is None else self.series.as_dict(),
+            experiment=None if self.settings is None else self.settings.as_dict(),
         )
         return write_folder(path_given("path", path), self.model, saved, overwrite=overwrite)
 
@@ -217,25 +305,50 @@ class Fitted:
 
     def __repr__(self) -> str:
         said = " ".join(line.strip() for line in self.summary()[:2]) if self.scores else "no scores"
-        return f"<ipot.Fitted {self.spec.name}: {', '.join(self.spec.outputs)}; {said}>"
+        return f"<ipot.Surrogate {self.spec.name}: {', '.join(self.spec.outputs)}; {said}>"
 
-    def answers(self, samples: Sequence[Sample]) -> list[Tensor]:
-        """Fields (T, M, K) of every sample, several at a time, in the units of `layout`."""
+    def answers(
+        self,
+        samples: Sequence[Sample],
+        *,
+        rows: int | None = None,
+        precision: str = "float32",
+        out: Sequence[Tensor] | None = None,
+    ) -> list[Tensor]:
+        """Fields (T, M, K) of every sample, several at a time, in the units of `layout`; with
+        `out` each is written to a tensor of its own."""
+        if not isinstance(precision, str) or precision not in ("float32", "bf16"):
+            raise Unsupported(f"precision must be float32 or bf16, got {shown(precision)}")
+        rows = None if rows is None else at_least_one("rows", rows)
         self.remark(samples)
-        return [a for piece in pieces(samples) for a in self.answers_of(self.model, piece)]
+        samples = with_grids(samples, self.problem, self.model)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            if out is None:
+                parts = [self.answers_of(self.model, p, rows=rows) for p in pieces(samples)]
+            else:
+                pairs = zip(samples, out, strict=True)
+                parts = [self.answers_of(self.model, [s], rows=rows, out=o) for s, o in pairs]
+        return [answer for part in parts for answer in part]
 
     def remark(self, samples: Sequence[Sample]) -> None:
         """Warn where inputs are far from those of training, once for all samples."""
         seen = seen_in_training(self.model, self.layout)
         warn_unlike(ends_of(samples), seen, self.spec, self.layout, stacklevel=5)
 
-    def answers_of(self, model: Operator, samples: Sequence[Sample]) -> list[Tensor]:
-        """The same of some that are answered together, by this model or one that has encoded."""
-        batch = collate(samples)
+    def answers_of(
+        self,
+        model: Operator,
+        samples: Sequence[Sample],
+        *,
+        rows: int | None = None,
+        out: Tensor | None = None,
+    ) -> list[Tensor]:
+        """Answers to some samples together, by this model or one that has encoded."""
+        batch = joined(samples)
         warn_outside(*turned(batch, self.spec))
         if batch.points.shape[1]:
             warn_outside(*turned(*points_as_queries(batch, self.spec)), name="points")
-        return answered(model, samples, batch)
+        return answered(model, samples, batch, rows=rows, out=out)
 
     def around(
         self, samples: Sequence[Sample], answers: Sequence[Tensor], level: float
@@ -256,11 +369,11 @@ class Fitted:
     def _around(
         self, samples: Sequence[Sample], answers: Sequence[Tensor], level: float
     ) -> tuple[list[Tensor], list[Tensor]]:
-        bounds = self._bounds(level)
+        bounds, own = self._bounds(level), times_of(self.spec, self.layout)
         for sample in samples:
-            if self.layout.times[: len(sample.times)] not in ((), sample.times):
+            if own[: len(sample.times)] != sample.times:
                 raise Unsupported(
-                    f"interval: bounds are known at the times of training, {self.layout.times}, "
+                    f"interval: bounds are known at the times of training, {own}, "
                     "and not at others: leave out steps=... or times=..."
                 )
         both = [
@@ -269,7 +382,7 @@ class Fitted:
         ]
         return [low for low, _ in both], [high for _, high in both]
 
-    def calibrate(self, data: Dataset) -> None:
+    def calibrate(self, data: Dataset | Stacked | Ragged) -> None:
         """Make bounds from samples that the model has not been trained on."""
         data = self._fitting(data)
         own, other = times_of(self.spec, self.layout, None), data[0].times
@@ -295,9 +408,10 @@ class Fitted:
                 f"interval must lie between 0 and 1, like 0.9, got {shown(level)}{hint}"
             )
         if self.bounds is None:
+            why = ", since too few samples were held out of its training"
             raise Unsupported(
-                "interval: this model has no bounds, since too few samples were held out of its "
-                "training. `model.calibrate(data)` makes them from samples of your own."
+                f"interval: this model has no bounds{why if self.problem is None else ''}. "
+                "`model.calibrate(data)` makes them from samples that it was not trained on."
             )
         if level > self.bounds.highest_level + 1e-9:
             raise Unsupported(
@@ -307,8 +421,11 @@ class Fitted:
             )
         return self.bounds
 
-    def _fitting(self, data: Dataset, wide: Sequence[str] = ()) -> Dataset:
-        """Data as the model counts them, or a refusal where they are of another kind."""
+    def _fitting(self, data: Any, wide: Sequence[str] = ()) -> Stacked | Ragged:
+        """Samples as the model counts them, or a refusal where they are of another kind."""
+        if self.problem is not None and isinstance(data, Stacked | Ragged):
+            refuse_other_sample(self.spec, data[0], "data are")
+            return data_with_grids(data, self.problem, self.model)
         if not isinstance(data, Dataset):
             raise DataError(
                 f"data must be an ipot.Dataset, got {type(data).__name__}. Arrays become one by "
@@ -316,4 +433,4 @@ class Fitted:
             )
         refuse_other_kind(self.spec, data.spec)
         refuse_other_layout(self.spec, self.layout, data.layout)
-        return data.like(self.layout, wide=wide)
+        return data_with_grids(data.like(self.layout, wide=wide).data, self.problem, self.model)

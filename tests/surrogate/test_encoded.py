@@ -4,6 +4,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from own import tiny
+from own.tiny import KINDS, TINY, arrays
 
 from ipot.data.own import Dataset
 from ipot.data.statistics import Statistics
@@ -11,12 +13,9 @@ from ipot.errors import DataError, Unsupported
 from ipot.evaluation.predict import predict
 from ipot.models import deeponet, ipot, perceiver_io, transformer
 from ipot.models.base import LatentOperator
-from ipot.own.answered import calibrated
-from ipot.own.surrogate import Fitted
 from ipot.recipes.experiment import build_model
-
-from . import tiny
-from .tiny import KINDS, TINY, arrays
+from ipot.surrogate.batches import calibrated
+from ipot.surrogate.surrogate import Surrogate
 
 Y = np.random.default_rng(3).random((5, 2))
 CONFIGS = {
@@ -32,8 +31,8 @@ def built(kind, name="ipot", history=0):
     """A model of its first weights, which answers as well as a trained one."""
     data = tiny.data(kind) if not history else rollout()
     model = build_model(name, CONFIGS[name], data.spec, statistics=Statistics.of(data.data))
-    bounds = calibrated(model, data) if not history else None
-    return Fitted(model, CONFIGS[name], data.spec, data.layout, bounds=bounds)
+    bounds = calibrated(model, data.data) if not history else None
+    return Surrogate(model, CONFIGS[name], data.spec, data.layout, bounds=bounds)
 
 
 def rollout():
@@ -97,22 +96,24 @@ def test_models_of_other_kinds(kind, name, history):
 
 
 def test_the_encoder_is_run_once_for_many_questions(monkeypatch):
-    model = built("times")
-    counts = {"encode": 0, "step": 0}
-    inner = model.model.inner
-    for name in counts:
-        before = getattr(type(inner), name)
+    model, counts = built("times"), {"encode": 0, "roll_on": 0}
 
-        def counted(self, given, name=name, before=before):
+    def count(owner, name):
+        before = getattr(owner, name)
+
+        def counted(*given):
             counts[name] += 1
-            return before(self, given)
+            return before(*given)
 
-        monkeypatch.setattr(type(inner), name, counted)
+        monkeypatch.setattr(owner, name, counted)
+
+    count(type(model.model.inner), "encode")
     given, _ = inputs("times", sample=0)
     state = model.encode(**given)
-    assert counts == {"encode": 1, "step": 0}
+    assert counts == {"encode": 1, "roll_on": 0}
+    count(state._whole[0].inner, "roll_on")
     answers = [state.at(Y[i : i + 1]) for i in range(5)]
-    assert counts == {"encode": 1, "step": 4}  # to the times 0.5, 1 and 2, once for all questions
+    assert counts == {"encode": 1, "roll_on": 1}  # to the times 0.5, 1 and 2, for all questions
     whole = model.predict(**given, queries=Y)
     np.testing.assert_allclose(np.concatenate(answers, 1), whole, rtol=1e-5, atol=1e-6)
 
@@ -147,9 +148,9 @@ def test_many_queries_go_in_chunks_of_bounded_memory(monkeypatch):
 
     def small(model, batch, **settings):
         sizes.append(batch.values.shape[1])
-        return predict(model, batch, **settings, rows=20)
+        return predict(model, batch, **settings | {"rows": 20})
 
-    monkeypatch.setattr("ipot.own.answered.predict", small)
+    monkeypatch.setattr("ipot.surrogate.batches.predict", small)
     np.testing.assert_allclose(state.at(asked), wanted, rtol=1e-4, atol=1e-5)
     assert sizes == [1]  # the points stay behind: they are in the state
 

@@ -5,17 +5,17 @@ import json
 import numpy as np
 import pytest
 import torch
+from own import tiny
+from own.tiny import X, fitted, quick
 
 import ipot
 from ipot.data.own import Dataset
 from ipot.device import peak_memory, reset_peak_memory
 from ipot.errors import DataError, IpotError, RunError, Unsupported
 from ipot.evaluation.evaluate import evaluate
-from ipot.own import answered
-from ipot.own.surrogate import Fitted, Interval
 from ipot.samples import Sample
-from own import tiny
-from own.tiny import X, fitted, quick
+from ipot.surrogate import batches
+from ipot.surrogate.surrogate import Interval, Surrogate
 
 A = tiny.random(11).random((3, 12))
 
@@ -87,7 +87,7 @@ def test_a_model_without_bounds_says_what_to_do_and_then_has_them():
 
 def test_nothing_is_computed_for_bounds_that_are_refused(monkeypatch):
     model = fitted("mesh")
-    monkeypatch.setattr(Fitted, "answers", lambda self, samples: pytest.fail("computed"))
+    monkeypatch.setattr(Surrogate, "answers", lambda self, samples, **_: pytest.fail("computed"))
     with pytest.raises(Unsupported):
         model.predict(points=X, values=A, interval=0.9)
 
@@ -164,15 +164,15 @@ def test_samples_are_answered_in_pieces_that_fit(monkeypatch):
     model, given = fitted("uneven"), tiny.uneven(20)
     del given["targets"]
     whole = model.predict(**given)
-    monkeypatch.setattr(answered, "ROWS_AT_ONCE", 40)
+    monkeypatch.setattr(batches, "ROWS_AT_ONCE", 40)
     seen = []
-    real = answered.collate
+    real = batches.collate
 
     def watched(samples):
         seen.append(len(samples))
         return real(samples)
 
-    monkeypatch.setattr("ipot.own.surrogate.collate", watched)
+    monkeypatch.setattr("ipot.surrogate.batches.collate", watched)
     for one, other in zip(model.predict(**given), whole, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
     assert sum(seen) == 20
@@ -240,7 +240,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path, kind):
     model = fitted(kind, 31 if kind == "times" else 10)
     model.save(tmp_path / "model")
     again = ipot.load(tmp_path / "model", device="cpu")
-    assert isinstance(again, Fitted)
+    assert isinstance(again, Surrogate)
     assert (again.spec, again.layout, again.config) == (model.spec, model.layout, model.config)
     assert again.scores == model.scores
     given = tiny.arrays(kind)

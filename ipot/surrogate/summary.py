@@ -15,7 +15,7 @@ def summary(scores: Mapping[str, Any], about: Mapping[str, Any]) -> list[str]:
     """
     counts = about.get("samples", {})
     if "held_out" not in scores:
-        return _of_validation(scores, counts.get("validation", 0))
+        return _of_validation(scores, about, counts.get("validation", 0))
     kind = "weighted relative L2 error" if scores.get("weighted") else "relative L2 error"
     count = counts.get("held out")
     lines = [f"{kind} on {count or 'some'} samples held out:"]
@@ -29,12 +29,14 @@ def summary(scores: Mapping[str, Any], about: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _of_validation(scores: Mapping[str, Any], count: int) -> list[str]:
+def _of_validation(scores: Mapping[str, Any], about: Mapping[str, Any], count: int) -> list[str]:
     if "validation" not in scores:
         return ["no scores"]
     error = percent(scores["validation"])
     # The error that the best weights were chosen by, in which every output has its own size.
     kind = "balanced error" if scores.get("balanced") else "error"
+    if "run" in about:
+        return [f"relative L2 error on {count} validation samples: {error}"]
     if not count:
         return [f"{kind} on the training samples: {error}; too few to hold any out"]
     each = "sample" if count == 1 else "samples"

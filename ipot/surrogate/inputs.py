@@ -1,4 +1,4 @@
-"""A question in arrays: as samples for a model, and its answers as arrays of the same kind."""
+"""Arguments of a prediction as samples for a model, and its answers as arrays like those given."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import torch
 from torch import Tensor
 
 from ipot.data.own import Layout
-from ipot.data.own_arrays import array, is_listed
+from ipot.data.own_arrays import array, has_axes, is_listed
 from ipot.data.own_given import is_whole, refuse_many_steps
 from ipot.errors import DataError, Unsupported, shown
-from ipot.own.arguments import (
+from ipot.samples import Sample
+from ipot.spec import Spec
+from ipot.surrogate.arguments import (
+    array_or_mapped,
     is_by_samples,
     led_by_samples,
     parameters_of,
@@ -23,12 +26,10 @@ from ipot.own.arguments import (
     refuse_other_counts,
     values_of,
 )
-from ipot.samples import Sample
-from ipot.spec import Spec
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """Samples without targets, and what their answers should look like."""
 
     samples: list[Sample]
@@ -45,6 +46,34 @@ class Asked:
             return found[0]
         alike = len({f.shape for f in found}) == 1
         return np.stack(found) if alike and not self.listed else found
+
+    def shape(self, channels: int) -> tuple[int, ...]:
+        """The shape of the answers together."""
+        if len(set(self.shapes)) > 1:
+            raise DataError(
+                f"the samples are asked at other numbers of places, from {min(self.shapes)} to "
+                f"{max(self.shapes)}: their answers do not fit into one array"
+            )
+        layout = self.layout
+        shape = self.shapes[0] if layout.flat_targets else (*self.shapes[0], channels)
+        shape = (len(self.samples[0].times), *shape) if layout.timed else shape
+        return (len(self.samples), *shape) if self.many else shape
+
+    def views(self, out: Any, channels: int) -> list[Tensor] | None:
+        """Tensors (T, M, K) in the memory of an array that has the shape of the answers; None where
+        they must be converted before they are written there."""
+        layout, shape = self.layout, self.shape(channels)
+        given = out if isinstance(out, np.ndarray) else np.empty((), object)
+        if given.shape != shape or given.dtype.kind != "f":
+            got = f"{given.shape} of {given.dtype}" if given is out else shown(out)
+            raise DataError(f"out must be {shape} and of floating-point numbers, got {got}")
+        if layout.scaling("targets") is not None:
+            return None
+        times = len(self.samples[0].times)
+        try:
+            return list(torch.from_numpy(out).view(len(self.samples), times, -1, channels))
+        except (RuntimeError, ValueError, TypeError):  # strides that torch does not know
+            return None
 
     def _one(self, answer: Tensor, shape: tuple[int, ...]) -> np.ndarray:
         out = in_given_units(self.layout, answer)
@@ -72,8 +101,8 @@ def in_shown_units(layout: Layout, sample: Sample) -> Sample:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What predictions are made from, sample by sample: a question without its queries."""
+class Inputs:
+    """What predictions are made from, sample by sample: a request without its queries."""
 
     spec: Spec
     layout: Layout
@@ -85,7 +114,7 @@ class Known:
     """The number of samples by the arguments that have an axis for them; none for one alone."""
     listed: bool
 
-    def at(self, queries: Any = None, times: tuple[float, ...] | None = None) -> Asked:
+    def at(self, queries: Any = None, times: tuple[float, ...] | None = None) -> Request:
         """The question at some queries, the points unless said, and times, those of training."""
         times = times_of(self.spec, self.layout) if times is None else times
         if queries is None:
@@ -96,7 +125,7 @@ class Known:
             ]
             return self._asked(samples, self.shapes, many=bool(self.counts), listed=self.listed)
         listed = is_listed(queries)
-        queries = queries if listed else array("queries", queries)
+        queries = queries if listed else array_or_mapped("queries", queries)
         counts = self.counts | ({"queries": len(queries)} if listed else {})
         refuse_other_counts(counts)
         own = listed or is_by_samples(self.layout, queries, counts, own=self.layout.own_queries)
@@ -113,8 +142,8 @@ class Known:
             shapes.append(shape)
         return self._asked(samples, shapes, many=bool(counts), listed=listed or self.listed)
 
-    def _asked(self, samples: list[Sample], shapes: Any, *, many: bool, listed: bool) -> Asked:
-        return Asked(samples, self.layout, many, listed, shapes)
+    def _asked(self, samples: list[Sample], shapes: Any, *, many: bool, listed: bool) -> Request:
+        return Request(samples, self.layout, many, listed, shapes)
 
     def _refuse_own_points(self) -> None:
         """Refuse to answer at the points where that makes no sense."""
@@ -128,14 +157,28 @@ class Known:
             )
 
 
-def known(
-    spec: Spec, layout: Layout, *, points: Any = None, values: Any = None, parameters: Any = None
-) -> Known:
-    """What a prediction is made from, checked against what the model takes."""
+def read_inputs(
+    spec: Spec,
+    layout: Layout,
+    *,
+    points: Any = None,
+    values: Any = None,
+    parameters: Any = None,
+    copy: bool = False,
+) -> Inputs:
+    """What a prediction is made from, checked against what the model takes.
+
+    Arrays of float32, and those mapped from files, are used where they lie; with `copy` only
+    mapped ones are, for inputs that outlive the call.
+    """
+    if layout.alone and _empty(points):  # rows without a point are no points
+        points, values = None, None if _empty(values) else values
+    if not spec.parameters and _empty(parameters):
+        parameters = None  # a model without parameters may be told that there are none
     refuse_missing(spec, layout, points, values, parameters)
     given: dict[str, Any] = {"points": points, "values": values, "parameters": parameters}
     for name, whole in given.items():
-        given[name] = whole if whole is None or is_listed(whole) else array(name, whole)
+        given[name] = whole if whole is None or is_listed(whole) else array_or_mapped(name, whole)
     own = led_by_samples(layout, given)
     for name in own:
         if not is_listed(given[name]) and not given[name].ndim:
@@ -159,20 +202,20 @@ def known(
             whole = given[name]
             return (f"{name}[{index}]", whole[index]) if name in own else (name, whole)  # noqa: B023
 
-        rows, shape = places_of(*one("points"), spec.dimension, scaling, kept)
+        rows, shape = places_of(*one("points"), spec.dimension, scaling, kept, copy=copy)
         inputs.append(
             {
                 "points": rows,
-                "values": values_of(*one("values"), len(rows), shape, spec, layout),
+                "values": values_of(*one("values"), len(rows), shape, spec, layout, copy=copy),
                 "parameters": parameters_of(*one("parameters"), spec, layout),
             }
         )
         shapes.append(shape)
     listed = any(is_listed(given[name]) for name in own)
-    return Known(spec, layout, inputs, shapes, counts, listed)
+    return Inputs(spec, layout, inputs, shapes, counts, listed)
 
 
-def asked(
+def request(
     spec: Spec,
     layout: Layout,
     *,
@@ -182,9 +225,9 @@ def asked(
     parameters: Any = None,
     steps: int | None = None,
     times: Any = None,
-) -> Asked:
+) -> Request:
     """Arguments of a prediction, checked against what the model takes."""
-    inputs = known(spec, layout, points=points, values=values, parameters=parameters)
+    inputs = read_inputs(spec, layout, points=points, values=values, parameters=parameters)
     return inputs.at(queries, times_of(spec, layout, steps, times))
 
 
@@ -199,8 +242,8 @@ def times_of(
     if not is_whole(steps) or steps < 1:
         raise DataError(f"steps must be a whole number of at least 1, got {shown(steps)}")
     refuse_many_steps("steps", steps)
-    if steps != 1 and not layout.timed:
-        raise Unsupported("steps: the model was trained on targets without times")
+    if steps != 1:
+        _refuse_steady(spec, layout, "steps")
     return tuple(spec.dt * (i + 1) for i in range(int(steps)))
 
 
@@ -208,7 +251,7 @@ def _times(spec: Spec, layout: Layout, steps: Any, times: Any) -> tuple[float, .
     if steps is not None:
         raise DataError("steps and times are both given: one of them says when")
     if not layout.timed:
-        raise Unsupported("times: the model was trained on targets without times")
+        _refuse_steady(spec, layout, "times")
     found = np.atleast_1d(array("times", times)).astype(float)
     if found.ndim != 1 or not len(found):
         raise DataError(f"times must be a list of numbers, got shape {found.shape}")
@@ -220,4 +263,30 @@ def _times(spec: Spec, layout: Layout, steps: Any, times: Any) -> tuple[float, .
             f"got {found.tolist()}"
         )
     refuse_many_steps("times", counts[-1])
+    if counts.tolist() != [1]:
+        _refuse_steady(spec, layout, "times")
     return tuple(spec.dt * int(n) for n in counts)
+
+
+def is_steady(spec: Spec, layout: Layout) -> bool:
+    """True if the model knows one moment alone, like that of a steady problem."""
+    return not layout.timed or (spec.steps == 1 and not layout.times)
+
+
+def _refuse_steady(spec: Spec, layout: Layout, argument: str) -> None:
+    if not layout.timed:
+        raise Unsupported(f"{argument}: the model was trained on targets without times")
+    if is_steady(spec, layout):
+        raise Unsupported(f"{argument}: {spec.name} is steady, it has no steps to take")
+
+
+def is_labelled(source: Any) -> bool:
+    """True for an object of xarray, which need not be installed to know it."""
+    return type(source).__module__.split(".")[0] == "xarray"
+
+
+def _empty(given: Any) -> bool:
+    """True for an argument that holds no row at all."""
+    if isinstance(given, list | tuple):
+        return not given
+    return has_axes(given) and given.shape[0] == 0

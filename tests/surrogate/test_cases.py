@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from own import files, tiny
+from own.tiny import X, fitted, quick
 
 from ipot.errors import DataError, IpotError
 from ipot.formats import Case
-from ipot.own.cases import arrays_as_cases, predict_case
-from own import files, tiny
-from own.tiny import X, fitted, quick
+from ipot.surrogate.cases import arrays_as_cases, predict_case
 
 
 @pytest.fixture(scope="module")

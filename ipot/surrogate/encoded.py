@@ -12,9 +12,10 @@ from torch import Tensor
 
 from ipot.accelerate import for_answers
 from ipot.models.base import Latent, LatentOperator, Operator
-from ipot.own.answered import pieces
-from ipot.own.asked import Known, times_of
 from ipot.samples import Batch, Sample, collate
+from ipot.surrogate.batches import pieces
+from ipot.surrogate.grid import with_grids
+from ipot.surrogate.inputs import Inputs, times_of
 
 
 class Interval(NamedTuple):
@@ -26,15 +27,15 @@ class Interval(NamedTuple):
 
 
 class Encoded:
-    """Inputs that a `Fitted` model has encoded: `at` answers at any queries, as its `predict`."""
+    """Inputs that a `Surrogate` has encoded: `at` answers at any queries, as its `predict`."""
 
-    def __init__(self, fitted: Any, known: Known) -> None:
-        self._fitted, self._known = fitted, known
+    def __init__(self, surrogate: Any, inputs: Inputs) -> None:
+        self._surrogate, self._inputs = surrogate, inputs
         self._whole: list[Remembered] = []
-        model = fitted.model
+        model = surrogate.model
         if isinstance(model, LatentOperator):
-            samples = list(self._probes())
-            fitted.remark(samples)
+            samples = self._gridded(list(self._probes()))
+            surrogate.remark(samples)
             self._whole = [_encoded(model, piece) for piece in pieces(samples)]
 
     def at(
@@ -47,22 +48,23 @@ class Encoded:
     ) -> Any:
         """The fields at the queries, the points unless said; all arguments are those of
         `predict`, and so is the answer."""
-        self._fitted.refuse_level(interval)
-        known = self._known
-        question = known.at(queries, times_of(known.spec, known.layout, steps, times))
+        self._surrogate.refuse_level(interval)
+        inputs = self._inputs
+        asked = inputs.at(queries, times_of(inputs.spec, inputs.layout, steps, times))
         found: list[Tensor] = []
-        for model, piece in self._together(question.samples):
-            found += self._fitted.answers_of(model, piece)
-        return self._fitted.given_back(question, found, interval)
+        for model, piece in self._together(asked.samples):
+            found += self._surrogate.answers_of(model, piece)
+        return self._surrogate.given_back(asked, found, interval)
 
     def _together(self, samples: list[Sample]) -> Iterator[tuple[Operator, list[Sample]]]:
         """Samples that are answered together, and who answers."""
         if not self._whole:  # a model that encodes and answers in one
-            yield from ((self._fitted.model, piece) for piece in pieces(samples))
+            samples = self._gridded(samples)
+            yield from ((self._surrogate.model, piece) for piece in pieces(samples))
             return
         # The inputs are in the states: what is left of them only says how many samples there are.
         samples = [replace(s, points=s.points[:1], values=s.values[:1]) for s in samples]
-        if len(samples) > len(self._known.inputs):  # one, asked at several lists of places
+        if len(samples) > len(self._inputs.inputs):  # one, asked at several lists of places
             for piece in pieces(samples):
                 yield self._whole[0].times_over(len(piece)), piece
             return
@@ -70,16 +72,19 @@ class Encoded:
             yield model, samples[: model.size]
             samples = samples[model.size :]
 
+    def _gridded(self, samples: list[Sample]) -> list[Sample]:
+        return with_grids(samples, self._surrogate.problem, self._surrogate.model)
+
     def _probes(self) -> Iterator[Sample]:
         """The inputs asked at a single place."""
-        spec = self._known.spec
+        spec = self._inputs.spec
         nowhere = torch.zeros(1, spec.query_dimension)
-        times = times_of(spec, self._known.layout)
-        return (Sample(**one, queries=nowhere, times=times) for one in self._known.inputs)
+        times = times_of(spec, self._inputs.layout)
+        return (Sample(**one, queries=nowhere, times=times) for one in self._inputs.inputs)
 
 
 class Remembered(LatentOperator):
-    """A model that has encoded: whatever batch it is asked with, it answers from its own states."""
+    """A model with encoded inputs: it answers any batch from its own states."""
 
     def __init__(self, inner: LatentOperator, latent: Latent) -> None:
         super().__init__(inner.config, inner.spec)

@@ -1,0 +1,264 @@
+"""Train an experiment in a run folder, resume it, and read the trained model back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ipot import registry, safe_read
+from ipot.data.dataset import Dataset
+from ipot.data.statistics import Statistics
+from ipot.data.store import Store
+from ipot.device import choose
+from ipot.errors import RunError, UnknownName, Unsupported, shown
+from ipot.lock import locked
+from ipot.models import _shapes as shapes
+from ipot.models.base import Operator
+from ipot.recipes.experiment import Experiment, SplitReport, build, load_data
+from ipot.recipes.sizes import refuse_sizes, refuse_subsets, refuse_training
+from ipot.recipes.starting import Start, load_start, refuse_start
+from ipot.run_folder import Run, differences, environment, left_as_found
+from ipot.training import checkpoint
+from ipot.training.checkpoint import result_from
+from ipot.training.distributed import PATIENCE, World, launch, restarted, world
+from ipot.training.journal import Progress
+from ipot.training.objective import RelativeL2
+from ipot.training.trainer import Result, Trainer
+from ipot.training.unroll import examine as examine_pieces
+from ipot.typed_json import from_value
+
+
+def run(
+    settings: Experiment,
+    out: Path | str,
+    *,
+    device: str = "auto",
+    store: Store | None = None,
+    start_from: Path | str | None = None,
+    report: SplitReport | None = None,
+    quiet: bool = False,
+    trusted: bool = False,
+    patience: float = PATIENCE,
+    or_resume: bool = False,
+) -> Result:
+    """Generate, train, and leave a run folder.
+
+    `start_from` is another run whose best weights (and scales) are taken as the start. What it
+    names outside this package is imported only where it is `trusted`. `patience` is how many
+    seconds processes under torchrun wait for one that does not answer. A folder that holds a run is
+    refused, unless it is that of this very torchrun, which restarts what has failed. With
+    `or_resume` a run of the same experiment that was stopped there goes on, and of one that has
+    ended the result is read.
+    """
+    refuse_sizes(settings)
+    place, folder = choose(device), Run(Path(out))
+    with (
+        left_as_found(folder.path),
+        world(place, patience) as here,
+        claimed(folder.path, here),
+    ):
+        source = None if start_from is None else Start.read(start_from, trusted=trusted)
+        # One process looks, for what it finds there may be another thing a moment later.
+        if here.lead(lambda: _goes_on(folder, settings, source, or_resume)):
+            return ended(folder) or _resumed(folder, place, here, store, quiet, trusted)
+        # A model or weights that will not do are refused before any data are generated.
+        extra: dict[str, Any] = {"environment": environment()}
+        if (by := launch()) is not None:
+            extra["launch"] = by
+        if source is not None:
+            extra["start_from"] = str(source.folder.path.resolve())
+        _refuse(settings, source, place)
+        # The trainer may refuse its settings too; only behind it is there a run.
+        trainer = _trainer(settings, folder, source, place, here, store, report)
+        here.lead(lambda: Run.create(out, settings.as_dict() | extra))
+        return trainer.run(Progress(quiet=quiet or not here.first))
+
+
+def run_or_resume(settings: Experiment, out: Path | str, **options: Any) -> Result:
+    """Start a run, resume one that was stopped, or read how one ended: `run` with `or_resume`."""
+    return run(settings, out, or_resume=True, **options)
+
+
+@contextmanager
+def claimed(path: Path, here: World) -> Iterator[None]:
+    """Have a run folder for oneself; of several processes the first one takes the lock for all."""
+    with ExitStack() as held:
+        here.lead(lambda: held.enter_context(locked(path, "training")))
+        yield
+
+
+def _goes_on(folder: Run, settings: Experiment, source: Start | None, or_resume: bool) -> bool:
+    """True if there is a run to resume; refused where it must not be, or has other settings."""
+    if not folder.config_file.exists():
+        folder.refuse_existing()
+        return False
+    again = restarted() and Run.open(folder.path).config().get("launch") == launch()
+    if not or_resume and not again:
+        folder.refuse_existing()
+    refuse_other(Run.open(folder.path), settings)
+    asked = None if source is None else str(source.folder.path.resolve())
+    if folder.config().get("start_from") != asked:
+        raise RunError(
+            f"{folder.path} holds a run with other settings (start_from: "
+            f"{folder.config().get('start_from')}, and not {asked}). Choose another --out."
+        )
+    return True
+
+
+def resume(
+    path: Path | str,
+    *,
+    device: str = "auto",
+    store: Store | None = None,
+    quiet: bool = False,
+    trusted: bool = False,
+    patience: float = PATIENCE,
+) -> Result:
+    """Continue a run from its last checkpoint; before the first one, from its start.
+
+    Code outside this package that the run names, or the one that it started from, is imported only
+    where the run is `trusted`.
+    """
+    folder, place = Run.open(path), choose(device)
+    Experiment.from_dict(folder.config(), str(folder.config_file), trusted=trusted)
+    with world(place, patience) as here, claimed(folder.path, here):
+        return _resumed(folder, place, here, store, quiet, trusted)
+
+
+def _resumed(
+    folder: Run,
+    place: torch.device,
+    here: World,
+    store: Store | None,
+    quiet: bool,
+    trusted: bool,
+) -> Result:
+    """Go on with a run in a folder that nobody else works in."""
+    config = folder.config()
+    settings = Experiment.from_dict(config, str(folder.config_file), trusted=trusted)
+    start = config.get("start_from")
+    from_value(str | None, start, f"{folder.config_file}: start_from")
+    source = None
+    if start is not None and not folder.last.exists():
+        source = Start.read(start, trusted=trusted)
+    _refuse(settings, source, place)
+    trainer = _trainer(settings, folder, source, place, here, store, None)
+    return trainer.run(Progress(quiet=quiet or not here.first))
+
+
+def ended(folder: Run) -> Result | None:
+    """What a run said of itself at its end; None where it has not got there."""
+    advice = "Remove it, and the run goes on from its last checkpoint."
+    try:
+        content = safe_read.read_json(folder.result, most=1 << 20, advice=advice)
+    except FileNotFoundError:
+        return None
+    try:
+        return result_from(content)
+    except RunError as error:
+        raise RunError(f"cannot read {folder.result}: {error}. {advice}") from error
+
+
+def refuse_other(folder: Run, wanted: Experiment) -> None:
+    """Refuse a run of another experiment, naming what differs."""
+    groups = ("problem", "model", "training", "data")
+    if other := differences(folder.config(), wanted.as_dict(), groups):
+        raise RunError(
+            f"{folder.path} holds a run with other settings ({', '.join(other)}). "
+            "Choose another --out."
+        )
+
+
+def restore(
+    path: Path | str,
+    device: torch.device | str = "cpu",
+    weights: str = "best",
+    *,
+    trusted: bool = False,
+) -> tuple[Operator, Experiment]:
+    """A trained model and its settings from a run folder.
+
+    Code outside this package that the run names is imported only where it is `trusted`.
+    """
+    if weights not in ("best", "last"):
+        raise UnknownName(f"unknown weights {shown(weights)}. Known: best, last")
+    folder = Run.open(path)
+    settings = Experiment.from_dict(folder.config(), str(folder.config_file), trusted=trusted)
+    file, prefix = (folder.best, "") if weights == "best" else (folder.last, "model")
+    _refuse_unlike(settings, file, folder.config_file, prefix)
+    model = build(settings)
+    tensors, state = checkpoint.load(file)
+    checkpoint.refuse_other(state, checkpoint.owner(model), file)
+    if weights == "last":
+        tensors = checkpoint.of_prefix("model", tensors)
+    checkpoint.load_weights(model, tensors, file)
+    return model.to(device).eval(), settings
+
+
+def _refuse_unlike(settings: Experiment, file: Path, config: Path, prefix: str) -> None:
+    """Refuse weights of another model before they are read, or memory is taken for theirs."""
+    found, state = checkpoint.header(file)
+    found = shapes.of_prefix(prefix, found)
+    spec = settings.problem.spec
+    kind = registry.find("models", settings.model_name)
+    owner = {"model": kind.__module__.removeprefix("ipot.models."), "problem": spec.name}
+    checkpoint.refuse_other(state, owner, file)
+    wanted = shapes.wanted_shapes(settings.model_name, settings.model, spec, found, config)
+    # The type of numbers is that of the training, and weights are converted.
+    plain = [{name: (shape, "") for name, (shape, _) in all_.items()} for all_ in (found, wanted)]
+    shapes.refuse_unlike(plain[0], plain[1], file)
+
+
+def _trainer(
+    settings: Experiment,
+    folder: Run,
+    source: Start | None,
+    place: torch.device,
+    here: World,
+    store: Store | None,
+    report: SplitReport | None,
+) -> Trainer:
+    """Data, model and loop of an experiment, ready to run."""
+    train_data, validation = _splits(settings, store or Store(), place, here, report)
+    model = build(settings, Statistics.of(train_data) if settings.normalize else None)
+    load_start(model, source)
+    model.examine(train_data)
+    unroll, objective = settings.training.unroll, model.objective()
+    if objective is None:
+        if unroll is not None:
+            examine_pieces(train_data, model.spec, unroll)
+        objective = RelativeL2()
+    elif here.size > 1:
+        raise Unsupported(
+            f"{settings.model_name} keeps something for each sample: one process only"
+        )
+    return Trainer(model, train_data, validation, settings.training, folder, place, objective, here)
+
+
+def _refuse(settings: Experiment, source: Start | None, place: torch.device) -> None:
+    """Refuse a model, its training or its start before any data are generated."""
+    model = build(settings)
+    refuse_training(model, place)
+    refuse_subsets(model, settings.training)
+    for name in ("unroll", "augment"):
+        if getattr(settings.training, name) and model.objective() is not None:
+            raise Unsupported(
+                f"{settings.model_name} is trained in a way of its own: leave --training.{name} out"
+            )
+    if source is not None:
+        refuse_start(settings, source)
+        load_start(model, source)
+
+
+def _splits(settings, store, place, here: World, report) -> tuple[Dataset, Dataset]:
+    """Training and validation data; the first process generates, the others then read."""
+
+    def load() -> tuple[Dataset, Dataset]:
+        keys = {"store": store, "device": place, "report": report}
+        return load_data(settings, "train", **keys), load_data(settings, "validation", **keys)
+
+    return here.lead(load) or load()

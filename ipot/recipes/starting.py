@@ -1,0 +1,63 @@
+"""Fine-tuning: start training from the best weights of another run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ipot import registry
+from ipot.errors import RunError
+from ipot.models.base import Operator
+from ipot.recipes.experiment import Experiment
+from ipot.run_folder import Run
+from ipot.training import checkpoint
+
+FACTS = (
+    *("inputs", "history", "outputs", "parameters", "sphere", "latlon", "geographic"),
+    *("domain", "periods", "query_domain", "query_periods"),
+)
+"""What two problems must share for weights of one to be a start for the other."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Another run, whose weights are where training starts."""
+
+    folder: Run
+    settings: Experiment
+
+    @classmethod
+    def read(cls, path: Path | str, *, trusted: bool = False) -> Start:
+        """Its folder and settings; the same trust is needed as for loading it."""
+        folder = Run.open(path)
+        where = str(folder.config_file)
+        return cls(folder, Experiment.from_dict(folder.config(), where, trusted=trusted))
+
+
+def refuse_start(settings: Experiment, source: Start) -> None:
+    """Refuse to start from a run of another model, or of a problem with other facts."""
+    other = source.settings
+    ours, theirs = settings.problem.spec, other.problem.spec
+    kinds = [registry.find("models", e.model_name) for e in (settings, other)]
+    apart = [name for name in FACTS if getattr(ours, name) != getattr(theirs, name)]
+    elsewhere = ours.name != theirs.name and bool(apart)
+    if kinds[0] is kinds[1] and not elsewhere:
+        return
+    mine, found = settings.model_name, other.model_name
+    if elsewhere:
+        mine, found = f"{mine} for {ours.name}", f"{found} for {theirs.name}"
+    differ = f" (other {', '.join(apart)})" if elsewhere else ""
+    raise RunError(
+        f"--start-from {source.folder.path}: it holds {found}, and {mine} cannot start from "
+        f"that{differ}. Choose a run of the same model and problem."
+    )
+
+
+def load_start(model: Operator, source: Start | None) -> None:
+    """The best weights of another run, with its scales."""
+    if source is not None:
+        file = source.folder.best
+        weights, state = checkpoint.load(file)
+        problem = source.settings.problem.spec.name
+        checkpoint.refuse_other(state, {"model": model.name, "problem": problem}, file)
+        checkpoint.load_weights(model, weights, file)

@@ -1,0 +1,269 @@
+"""Answers of a trained model to files, in the format that the output ends in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ipot import files
+from ipot.errors import DataError, RunError
+from ipot.formats import Case, kind_of, read_cases, write_case, write_cases
+from ipot.formats.arrays import DESCRIPTION, headers, read_arrays, write_arrays, write_mapped
+from ipot.formats.case import Arrays, CaseReader, Trajectories
+from ipot.formats.well_write import write_well
+from ipot.labelled.opened import open_series
+from ipot.surrogate.cases import arrays_as_cases, predict_case
+from ipot.surrogate.encoded import Interval
+from ipot.surrogate.surrogate import Surrogate
+from ipot.surrogate.trajectories import KIND, after, carried_on, latest
+
+TREES = (".h5", ".hdf5")
+TABLES = (".csv", ".tsv", ".parquet", ".pq")
+MANY = (*TREES, *TABLES)
+"""What holds many cases in one file."""
+ARGUMENTS = ("points", "values", "queries", "parameters")
+
+
+def answer_files(
+    model: Surrogate,
+    source: Path,
+    output: Path,
+    *,
+    queries: Path | None = None,
+    grid: int | None = None,
+    **terms: Any,
+) -> dict[str, Any]:
+    """Read the inputs from `source`, predict, and write `output`; says what was written.
+
+    Answers are at the places in the file `queries`, on a regular `grid` of so many points a side,
+    or where the inputs are. The `terms` are those of `Surrogate.predict`: interval, steps, fill,
+    rows, precision.
+    """
+    if grid is not None and queries is not None:
+        raise DataError("--grid and --queries both say where to answer: give one of them")
+    places = None if grid is None else _grid(model, grid)
+    if model.series is not None:
+        return _answer_series(model, source, queries, places, output, terms)
+    if _holds_arguments(model, source):
+        return _answer_arrays(model, source, queries, places, output, terms)
+    found = read_cases(source)
+    if isinstance(found, Trajectories):
+        return _answer_trajectories(model, found, queries, places, output, terms)
+    cases, others = _cases(source, found), None
+    if queries is not None:
+        others = _cases(queries, read_cases(queries))
+    elif places is not None:
+        others = [Case(points=places, fields={})]
+    if others is not None and len(others) not in (1, len(cases)):
+        raise DataError(
+            f"--queries {queries} has {len(others)} cases and --input {len(cases)}: give one mesh "
+            "for all of them, or one for each"
+        )
+
+    def answer(i: int) -> Case:
+        other = None if others is None else others[i if len(others) > 1 else 0]
+        return predict_case(model, cases[i], other, **terms)
+
+    suffix = _suffix(queries or source)
+    _write(output, [partial(answer, i) for i in range(len(cases))], cases.names, suffix)
+    return _summary(model, output, len(cases))
+
+
+def _grid(model: Surrogate, side: int) -> np.ndarray:
+    """A regular grid over the domain of the queries, in the units of the data."""
+    if side < 2:
+        raise DataError(f"--grid needs at least 2 points a side, got {side}")
+    lines = [torch.linspace(a, b, side) for a, b in model.spec.query_domain]
+    rows = torch.cartesian_prod(*lines).reshape(-1, len(lines))
+    scaling = model.layout.scaling("queries")
+    return rows.numpy() if scaling is None else scaling.undo(rows, "queries")
+
+
+def _write(
+    output: Path, answers: Sequence[Callable[[], Case]], names: Sequence[str], suffix: str
+) -> None:
+    """One case as a file, several as a folder of files that end in `suffix`, or as one HDF5 file or
+    table; each is made when it is written."""
+    names = names or [str(i) for i in range(len(answers))]
+    if len(answers) == 1:
+        write_case(output, answers[0]())
+    elif output.suffix.lower() in MANY:
+        write_cases(output, [answer() for answer in answers], names)
+    elif output.suffix:
+        raise DataError(
+            f"--output {output}: {len(answers)} cases are written to a folder, or to one file "
+            "that ends in .h5, .csv, .tsv or .parquet"
+        )
+    else:
+        for name, answer in zip(names, answers, strict=True):
+            write_case(output / f"{name}{suffix}", answer())
+
+
+def _answer_series(
+    model: Surrogate, source: Path, queries: Path | None, places: Any, output: Path, terms: Any
+) -> dict[str, Any]:
+    """Labelled arrays in, a netCDF file out."""
+    if output.suffix != ".nc":
+        raise DataError(f"--output {output}: a forecast is written as .nc")
+    if places is not None:
+        raise DataError("--grid: a forecast is on named coordinates; give a file by --queries")
+    on = None if queries is None else open_series(queries)
+    found = model.predict(open_series(source), on=on, **terms)
+    if isinstance(found, Interval):
+        names = {"": found.prediction, "_low": found.low, "_high": found.high}
+        parts = [
+            _as_dataset(p).rename({n: f"{n}{s}" for n in _as_dataset(p)}) for s, p in names.items()
+        ]
+        whole = parts[0].assign({n: p[n] for p in parts[1:] for n in p})
+    else:
+        whole = _as_dataset(found)
+    try:
+        with files.atomic(output) as temporary:
+            whole.to_netcdf(temporary, engine="netcdf4")
+    except (OSError, RuntimeError) as error:  # the second where netCDF meets a full disk
+        reason = getattr(error, "strerror", None) or error
+        raise RunError(
+            f"cannot write {output}: {reason}. Make room or choose another place."
+        ) from error
+    return _summary(model, output, 1)
+
+
+def _as_dataset(found: Any) -> Any:
+    return found.to_dataset() if hasattr(found, "to_dataset") and hasattr(found, "name") else found
+
+
+def _answer_arrays(
+    model: Surrogate, source: Path, queries: Path | None, places: Any, output: Path, terms: Any
+) -> dict[str, Any]:
+    """Arrays by the names of the arguments in; arrays out as .npz or, mapped and never held whole,
+    as .npy; fields in other formats."""
+    there = read_arrays(source)
+    given = {name: array for name, array in there.items() if name in ARGUMENTS}
+    needed = [*(["points"] * (not model.layout.alone)), *(["values"] * bool(model.spec.inputs))]
+    if missing := [name for name in needed if name not in given]:
+        raise DataError(f"{source} lacks {' and '.join(missing)}; it has {', '.join(there)}")
+    if queries is not None:
+        given["queries"] = _queries_in(queries)
+    if places is not None:
+        given["queries"] = places
+    how = dict(terms)
+    asked = model.request(**given, steps=how.pop("steps", None), fill=how.pop("fill", None))
+    count = len(asked.samples)
+    if output.suffix == ".npy":
+        if how.pop("interval", None) is not None:
+            raise DataError("--interval: bounds are written as .npz, beside the prediction")
+        shape = asked.shape(len(model.spec.outputs))
+        found = write_mapped(output, shape, lambda out: model.answer(asked, **how, out=out))
+        return _summary(model, output, count, found)
+    if output.suffix == ".npz":
+        parts = _parts(model.answer(asked, **how))
+        if "queries" not in given:
+            given["queries"] = model.places() if terms.get("fill") else given["points"]
+        times = {"times": np.array(asked.samples[0].times)} if model.layout.timed else {}
+        write_arrays(output, queries=given["queries"], **parts, **times)
+        return _summary(model, output, count, parts["prediction"])
+    cases = arrays_as_cases(model, given, **terms)
+    _write(output, [partial(cases.__getitem__, i) for i in range(len(cases))], (), ".npz")
+    return _summary(model, output, len(cases))
+
+
+def _answer_trajectories(
+    model: Surrogate,
+    source: Trajectories,
+    queries: Path | None,
+    places: Any,
+    output: Path,
+    terms: Any,
+) -> dict[str, Any]:
+    """The last frames of every trajectory in, those behind them out."""
+    columns = model.about.get("columns", {})
+    if columns.get("kind") != KIND:
+        raise DataError(
+            f"{source.source} holds trajectories, and the model was not trained on such: give a "
+            "file of the kind that it was trained on"
+        )
+    given: dict[str, Any] = latest(source, columns)
+    whole = output.suffix.lower() in TREES
+    if not whole and output.suffix != ".npz":
+        raise DataError(f"--output {output}: trajectories are written as .h5 or .npz")
+    if queries is not None or places is not None:
+        given["queries"] = places if queries is None else _queries_in(queries)
+        if whole:
+            raise DataError(
+                f"--output {output}: answers at --queries or --grid are written as .npz; an .h5 "
+                "file of trajectories has the grid of the input"
+            )
+    if whole and terms.get("interval") is not None:
+        raise DataError("--interval: bounds of trajectories are written as .npz")
+    found = model.predict(**given, **terms)
+    parts = _parts(found)
+    times = after(source, columns, parts["prediction"].shape[1])
+    if whole:
+        write_well(output, carried_on(source, columns, found))
+    else:
+        at = given.get("queries", given["points"])
+        write_arrays(output, queries=at, times=times, **parts)
+    return _summary(model, output, len(source), parts["prediction"])
+
+
+def _queries_in(path: Path) -> np.ndarray:
+    other = read_arrays(path)
+    if "queries" not in other:
+        raise DataError(f"{path} has no array `queries`; it has {', '.join(other)}")
+    return other["queries"]
+
+
+def _parts(found: Any) -> dict[str, Any]:
+    if isinstance(found, Interval):
+        return {"prediction": found.prediction, "low": found.low, "high": found.high}
+    return {"prediction": found}
+
+
+def _summary(model: Surrogate, output: Path, cases: int, found: Any = None) -> dict[str, Any]:
+    """What was written: of one array also its shape and range."""
+    said = {"output": str(output), "cases": cases, "outputs": list(model.spec.outputs)}
+    if isinstance(found, np.ndarray):
+        said |= {"shape": list(found.shape)}
+        said |= {"minimum": float(found.min()), "maximum": float(found.max())}
+    return said
+
+
+def _holds_arguments(model: Surrogate, path: Path) -> bool:
+    """True if a file or folder holds arrays by the names of the arguments, and not fields by names
+    of their own, as a model of cases knows them."""
+    kind = kind_of(path)
+    if kind == "npz":
+        names = set(headers(path))
+        if DESCRIPTION in names:
+            return False
+    elif kind == "folder":
+        names = {p.stem for p in path.glob("*.npy")}
+        if model.problem is not None and not any(p.is_file() for p in path.iterdir()):
+            return True  # to be refused by what is expected there
+    else:
+        return kind == "npy"
+    of_cases = model.about.get("columns", {}).get("kind") == "cases"
+    wanted = {"values", "queries"} if of_cases else {*ARGUMENTS}
+    return bool(names & wanted) or (model.problem is not None and kind == "npz")
+
+
+def _cases(path: Path, found: Any) -> CaseReader:
+    if isinstance(found, Arrays | Trajectories):
+        raise DataError(
+            f"{path} holds arrays or trajectories, and the model takes cases: give a file of a case"
+        )
+    return found
+
+
+def _suffix(path: Path) -> str:
+    """The suffix of the cases in a folder, where it is one that can be written."""
+    inside = sorted(p.suffix.lower() for p in path.iterdir()) if path.is_dir() else [path.suffix]
+    for suffix in inside:
+        if suffix in (".vtu", ".vtp", *TABLES, ".npz", *TREES):
+            return suffix
+    return ".npz"

@@ -1,0 +1,113 @@
+"""The regular grid of a built-in problem: whether places form it, and values carried onto it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from ipot.data import fill
+from ipot.data.dataset import Ragged, Stacked
+from ipot.errors import Unsupported, shown
+from ipot.models.base import Operator
+from ipot.problems.base import GridProblem, Problem
+from ipot.samples import Sample
+from ipot.spec import Need, Spec
+
+
+def grid_places(problem: Problem | None, spec: Spec) -> np.ndarray:
+    """The points (N, D) of the grid that a model was trained on."""
+    if not isinstance(problem, GridProblem):
+        raise Unsupported(f"{spec.name} has no grid of its own")
+    return problem.coordinates(problem.resolution).float().numpy()
+
+
+def refuse_fill(problem: Problem | None, spec: Spec, method: str | None) -> None:
+    """Refuse a way to fill the grid that there is not, or where there is no grid to fill."""
+    if method is None:
+        return
+    if not isinstance(method, str):
+        raise Unsupported(f"fill must be a name like 'linear', got {shown(method)}")
+    fill.check(method)
+    if not isinstance(problem, GridProblem):
+        raise Unsupported(f"fill: {spec.name} has no grid of its own to interpolate onto")
+
+
+def on_grid(
+    samples: Sequence[Sample], problem: Problem | None, spec: Spec, method: str | None
+) -> list[Sample]:
+    """Samples with their values interpolated onto the grid of training; as they are without."""
+    if method is None:
+        return list(samples)
+    places = torch.from_numpy(grid_places(problem, spec))
+    plain = [s.astype(torch.float32) for s in samples]
+    return [
+        replace(s, points=places, values=fill.carried(s.points, s.values, places, spec, method))
+        for s in plain
+    ]
+
+
+def with_grids(samples: Sequence[Sample], problem: Problem | None, model: Operator) -> list[Sample]:
+    """Samples that know which grid of the problem their points and queries form, if any.
+
+    A model that takes nothing but a grid is refused where the points form none.
+    """
+    if isinstance(problem, GridProblem):
+        found = _Grids(problem)
+        samples = [
+            replace(
+                s,
+                grid=s.grid or found.of(s.points),
+                query_grid=s.query_grid or found.of(s.queries),
+            )
+            for s in samples
+        ]
+    for sample in samples:
+        if problem is not None and Need.GRID in model.needs and sample.grid is None:
+            raise Unsupported(
+                f"{model.name} needs {Need.GRID.value}, and these {len(sample.points)} are none "
+                f"that {problem.name} has{_nodes(problem)}. `places()` of a loaded run gives its "
+                "own grid, and --fill linear interpolates onto it."
+            )
+    return list(samples)
+
+
+def data_with_grids(
+    data: Stacked | Ragged, problem: Problem | None, model: Operator
+) -> Stacked | Ragged:
+    """A data set whose samples know their grids; as it is where they know already."""
+    if not isinstance(problem, GridProblem) or data[0].grid is not None:
+        return data
+    samples = with_grids([data[i] for i in range(len(data))], problem, model)
+    if isinstance(data, Stacked) and len({(s.grid, s.query_grid) for s in samples}) == 1:
+        first = samples[0]
+        whole = replace(data.data, grid=first.grid, query_grid=first.query_grid)
+        return Stacked(whole, check=False)
+    return Ragged(samples, check=False)
+
+
+class _Grids:
+    """Which grid places are; places that samples share are looked at once."""
+
+    def __init__(self, problem: GridProblem) -> None:
+        self.problem = problem
+        self.known: dict[int, tuple[torch.Tensor, tuple[int, ...] | None]] = {}
+
+    def of(self, places: torch.Tensor) -> tuple[int, ...] | None:
+        key = places.data_ptr()
+        if key not in self.known or self.known[key][0].shape != places.shape:
+            # The tensor is kept with its grid, so that its memory is nobody else's meanwhile.
+            self.known[key] = places, self.problem.grid_of(places)
+        return self.known[key][1]
+
+
+def _nodes(problem: Problem) -> str:
+    """Where the nodes of the grid of training lie, in words."""
+    if not isinstance(problem, GridProblem):
+        return ""
+    nodes = problem.coordinates(problem.resolution)
+    lines = [sorted(set(axis.tolist())) for axis in nodes.unbind(-1)]
+    words = " and ".join(f"{x[0]:.5g}, {x[1]:.5g}, ... {x[-1]:.5g} ({len(x)})" for x in lines)
+    return f": that of training has nodes at {words}, row by row"

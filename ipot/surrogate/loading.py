@@ -1,0 +1,155 @@
+"""`ipot.load`: a trained model from the folder of a run, a saved model, or the Hugging Face Hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ipot.data.own import Layout
+from ipot.data.own_given import flag, near, path_given
+from ipot.device import choose
+from ipot.errors import RunError, UnknownName, Unsupported, shown
+from ipot.evaluation.conformal import Conformal
+from ipot.labelled.series import Series
+from ipot.recipes.experiment import Experiment
+from ipot.recipes.running import ended, restore
+from ipot.run_folder import Run
+from ipot.saved.config_file import CONFIG, read_json
+from ipot.saved.folder import FILES, WEIGHTS, is_saved, looks_saved, read_folder
+from ipot.saved.hub import commit_of, fetch_from_hub
+from ipot.surrogate.surrogate import Surrogate
+from ipot.typed_json import to_dict
+
+WEIGHTS_OF_A_RUN = ("best", "last")
+OWN_DATA = "own data"
+"""What the run of `ipot.fit` says of itself in its config.json."""
+TRAINING = "training"
+"""The run of `ipot.fit` inside the folder of its model."""
+
+
+def load(
+    path: Path | str,
+    *,
+    device: str = "auto",
+    weights: str = "best",
+    trusted: bool = False,
+    edited: bool = False,
+) -> Surrogate:
+    """A trained model from the folder of a run (`ipot train`) or of a saved model (`ipot fit`,
+    `model.save`).
+
+    A folder that names code outside this package is loaded only where it is `trusted`. A saved
+    model whose files were changed after it was saved is loaded only as `edited`.
+    """
+    place, path = choose(device), path_given("path", path)
+    trusted, edited = flag("trusted", trusted), flag("edited", edited)
+    if weights not in WEIGHTS_OF_A_RUN:
+        raise UnknownName(f"unknown weights {shown(weights)}. Known: {', '.join(WEIGHTS_OF_A_RUN)}")
+    _refuse_fit_run(path)
+    _refuse_no_model(path)
+    if not looks_saved(path):
+        model, settings = restore(path, place, weights, trusted=trusted)
+        return Surrogate.of_experiment(model, settings, **_facts_of_run(Run(path), settings))
+    if weights != "best":
+        raise Unsupported(
+            f"weights={shown(weights)} is for the folder of a run, and {path} is a saved model, "
+            "which has its best weights alone: leave it out"
+        )
+    return _from_saved(path, place, trusted=trusted, edited=edited)
+
+
+def from_pretrained(
+    repo_id: str, *, revision: str | None = None, device: str = "auto", edited: bool = False
+) -> Surrogate:
+    """A saved model from the Hugging Face Hub; `ipot.saved.hub.push_to_hub` puts one there.
+
+    `revision` is a commit, a branch or a tag. The commit that was taken is kept as `revision` in
+    `model.about`; without one asked for, the log says which it was. Code is never fetched.
+    """
+    folder = fetch_from_hub(repo_id, revision)
+    model = load(folder, device=device, edited=edited)
+    if commit := commit_of(folder, repo_id, revision):
+        model.about |= {"repository": repo_id, "revision": commit}
+    return model
+
+
+def _from_saved(path: Path, place: torch.device, *, trusted: bool, edited: bool) -> Surrogate:
+    model, saved = read_folder(path, place, trusted=trusted, edited=edited)
+    settings = None
+    if saved.experiment is not None:
+        where = f"{path / CONFIG}: experiment"
+        settings = Experiment.from_dict(saved.experiment, where, trusted=trusted)
+    return Surrogate(
+        model,
+        saved.model,
+        saved.spec,
+        Layout.from_dict(saved.layout),
+        scores=saved.scores,
+        about=saved.about,
+        bounds=None if saved.bounds is None else Conformal.from_state(saved.bounds),
+        series=None if saved.series is None else Series.from_dict(saved.series),
+        settings=settings,
+    )
+
+
+def _facts_of_run(folder: Run, settings: Experiment) -> dict[str, Any]:
+    """How a run was trained and how it ended, as far as its folder says."""
+    counts = {"train": settings.data.train, "validation": settings.data.validation}
+    about: dict[str, Any] = {"run": settings.problem_name, "samples": counts}
+    about |= {"training": to_dict(settings.training, infinite=True), "preset": settings.preset}
+    scores: dict[str, Any] = {}
+    try:
+        result = ended(folder)
+    except RunError:  # damaged, and no weights depend on it
+        result = None
+    if result is not None:
+        scores["validation"] = result.best_validation
+        about |= {"epochs": result.epochs, "steps": result.steps, "seconds": result.seconds}
+    made = folder.config().get("environment")
+    if isinstance(made, dict):
+        about["environment"] = made
+    return {"scores": scores, "about": about}
+
+
+def _refuse_no_model(path: Path) -> None:
+    """Refuse a path that is no folder of a model or a run, and say what would be one."""
+    if (path / CONFIG).is_file():
+        return
+    wanted = (
+        f"A saved model is a folder with {CONFIG} and {WEIGHTS}, as model.save(...) writes it; the "
+        f"folder of a run has {CONFIG} and its own weights."
+    )
+    if path.is_file():
+        where = f" Give the folder, {path.parent}." if path.name in FILES else ""
+        raise RunError(f"{path} is a file. {wanted}{where}")
+    if not path.is_dir():
+        raise RunError(f"{path}: there is no such folder. {wanted}{near(path)}")
+    inside = sorted(str(p.parent) for p in path.glob(f"*/{CONFIG}"))[:5]
+    where = f" There is one at {', '.join(inside)}." if inside else ""
+    raise RunError(f"{path} holds no {CONFIG}. {wanted}{where}")
+
+
+def _refuse_fit_run(path: Path) -> None:
+    """Refuse to load the run of a fit, which is no model yet, or lies in the folder of one."""
+    around = (path.parent,) if path.name == TRAINING else ()
+    for folder in (path, *around):
+        if not _holds_fit_run(folder):
+            continue
+        if is_saved(folder):
+            if folder != path:
+                raise RunError(f"{path} is the run that a saved model comes from: load {folder}")
+            return
+        raise RunError(
+            f"{folder} holds a run that was stopped, or still trains, and no model yet: go on with "
+            f"ipot.fit(data, resume={str(folder)!r}), or `ipot fit ... --resume {folder}`"
+        )
+
+
+def _holds_fit_run(folder: Path) -> bool:
+    """True if a fit has begun in a folder."""
+    try:
+        return read_json(Run(folder / TRAINING).config_file).get("kind") == OWN_DATA
+    except RunError:
+        return False
