@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -127,6 +128,18 @@ class Streamed:
     has no weights of its own."""
     at_once: int | None = None
     """Samples times points of a chunk; None leaves it to the device."""
+
+    def seen_with(self, parameters: Tensor | None, mask: Tensor | Streamed | None) -> Streamed:
+        """The same with the parameters and the mask that a model gives to one encoder: these need
+        not be those of the batch. A mask that this stands for is its own."""
+        points, values, own = self.rows
+
+        def prepare(points: Tensor, values: Tensor, mask: Tensor | None) -> Any:
+            points, values, _, mask = self.prepare(points, values, mask)
+            return points, values, parameters, mask
+
+        rows = points, values, own if isinstance(mask, Streamed) else mask
+        return replace(self, rows=rows, parameters=parameters, prepare=prepare)
 
     @property
     def count(self) -> int:

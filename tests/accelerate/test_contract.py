@@ -283,6 +283,15 @@ def test_a_model_accelerated_for_answers_still_has_its_gradients():
     assert max(off.values()) < 1e-4
 
 
+def test_a_layer_in_two_places_is_one_layer():
+    model = build()
+    _shared(model)
+    quick = accelerate(model)
+    assert quick.processor[1] is quick.processor[0] is not model.processor[0]
+    assert quick.decoder.position is quick.encoder.position
+    assert len(list(quick.modules())) == len(list(model.modules()))
+
+
 def test_a_model_without_numbers_and_one_of_nothing_known_pass():
     for model in (nn.Sequential(nn.Identity()), nn.Linear(2, 2)):
         assert accelerate(model) is model
@@ -290,6 +299,9 @@ def test_a_model_without_numbers_and_one_of_nothing_known_pass():
 
 
 # Two encoders, of a model that nobody has heard of.
+
+SLOPE = torch.linspace(-1, 1, 16)
+"""Of channels: of the same number in all of them a norm leaves nothing."""
 
 
 class Two(LatentOperator):
@@ -330,22 +342,36 @@ class Masked(Two):
 
     def encode(self, batch):
         state = super().encode(batch).state
-        return Latent(state if batch.point_mask is None else state + batch.point_mask.sum())
+        return Latent(state if batch.point_mask is None else state + batch.point_mask.sum() * SLOPE)
 
 
 class Numbered(Two):
     """It takes parameters apart from the points."""
 
     def encode(self, batch):
-        return Latent(super().encode(batch).state + batch.parameters.sum(-1)[:, None, None])
+        return Latent(super().encode(batch).state + batch.parameters.sum(-1)[:, None, None] * SLOPE)
 
 
-@pytest.mark.parametrize("kind", [Two, Touching, Masked, Numbered])
+class Partly(Two):
+    """One encoder sees neither mask nor parameters, the other sees these doubled."""
+
+    def __init__(self, spec):
+        super().__init__(spec)
+        sizes = {"channels": 2, "parameters": 2, "heads": 2, "lifted": True}
+        self.other = InducingPoints(4, 16, self._waves(), **sizes)
+
+    def encode(self, batch):
+        given = batch.points, batch.values
+        one, other = self.one(*given), self.other(*given, 2 * batch.parameters, batch.point_mask)
+        return Latent(one + other)
+
+
+@pytest.mark.parametrize("kind", [Two, Touching, Masked, Numbered, Partly])
 def test_a_new_model_of_the_same_layers_needs_no_line_of_its_own(kind, monkeypatch):
     from ipot.data.statistics import Statistics
     from ipot.models._wrappers import wrap
 
-    spec = make_spec(parameters=kind is Numbered)
+    spec = make_spec(parameters=kind in (Numbered, Partly))
     torch.manual_seed(0)
     scales = Statistics.identity(2, 2, len(spec.parameters)).tensors()
     model = wrap(shuffled(kind(spec)), Statistics(**{k: v + 0.5 for k, v in scales.items()}))
@@ -358,13 +384,14 @@ def test_a_new_model_of_the_same_layers_needs_no_line_of_its_own(kind, monkeypat
     with torch.no_grad():
         wanted = model(batch)
     torch.testing.assert_close(predict(model, batch, rows=4), wanted, rtol=1e-4, atol=1e-5)
-    if kind is Two:
+    if kind is not Touching:
         read = []
         known = chunks.Chunks.made
         monkeypatch.setattr(chunks.Chunks, "made", lambda *g: read.append(1) or known(*g))
         with torch.no_grad():
             encode(quick, batch, at_once=6)
-        assert len(read) == 12  # two encoders, two of eleven points at a time
+        # Two encoders, two of eleven points at a time, and the parameters behind them.
+        assert len(read) == 12 + (kind is Partly)
 
 
 # For answers: kept, and never mistaken.

@@ -110,12 +110,13 @@ class QuickInducingPoints(Accelerated, KeepsMesh, InducingPoints):
         points: Float[Tensor, "B1 N D"] | Streamed,
         values: Float[Tensor, "B N C"] | Streamed,
         parameters: Float[Tensor, "B P"] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
+        mask: Bool[Tensor, "B N"] | Streamed | None = None,
     ) -> Float[Tensor, "B Z d"]:
         """A row for each inducing point."""
         if isinstance(points, Streamed):
-            return self.stream(points)
+            return self.stream(points.seen_with(parameters, mask))
         assert isinstance(values, Tensor)
+        assert not isinstance(mask, Streamed)
         if not self.known_inside:
             return super().forward(points, values, parameters, mask)
         if streams(values.shape[0] * values.shape[1], values.device):
