@@ -10,6 +10,7 @@ import torch
 from ipot.accelerate import cuda
 from ipot.accelerate.cpu.build import why_not_bf16
 from ipot.accelerate.cpu.interface import available
+from ipot.errors import shown
 
 ATTENTION = ("auto", "plain", "fused", "native", "halves", "blocks", "kernel")
 """Ways to compute attention; see `ipot.accelerate.attention`."""
@@ -28,7 +29,9 @@ class Target:
 
     def __post_init__(self) -> None:
         if self.attention not in ATTENTION:
-            raise ValueError(f"unknown attention {self.attention!r}; known: {', '.join(ATTENTION)}")
+            raise ValueError(
+                f"unknown attention {shown(self.attention)}; known: {', '.join(ATTENTION)}"
+            )
 
     @property
     def free(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ipot.errors import DataError, Unsupported
+from ipot.errors import DataError, Unsupported, shown
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
 
@@ -36,7 +36,9 @@ def spec_for(
         ("steps", steps, 1),
     ):
         if not isinstance(count, int) or count < least:
-            raise DataError(f"{name} must be a whole number of at least {least}, got {count!r}")
+            raise DataError(
+                f"{name} must be a whole number of at least {least}, got {shown(count)}"
+            )
     provides: set[Need] = {Need.SAME_POINTS} if same_points or shape else set()
     if shape:
         provides |= {Need.GRID, Need.FIXED_POINTS}
@@ -61,9 +63,9 @@ def config_for(model: type, settings: dict[str, Any]) -> Any:
     for name in settings:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            hint = f" Did you mean {shown(close[0])}?" if close else ""
             raise Unsupported(
-                f"{model.__name__} has no setting {name!r}.{hint} Known: {', '.join(known)}."
+                f"{model.__name__} has no setting {shown(name)}.{hint} Known: {', '.join(known)}."
             )
     return kind(**settings)
 
