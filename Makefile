@@ -17,9 +17,11 @@ help:            ## what can be made
 demo: $(VENV)/.core   ## generate, train, evaluate: a table and demo/demo.png in about three minutes
 	$(BIN)/ipot demo --out demo
 
-# One install; then the checks and the campaign beside the tests: both leave a core without work at times.
+# One install; then the checks beside the tests, which leave a core without work at times. The campaign
+# has limits of time on what it tries, and runs alone.
 test: $(VENV)/.all    ## the checks, the tests and a minute of the campaign
-	$(MAKE) --no-print-directory -j 2 tests minute
+	$(MAKE) --no-print-directory -j 2 tests check
+	$(MAKE) --no-print-directory minute
 
 check: $(VENV)/.dev docs   ## format, lint, types, import layers, documentation
 	$(BIN)/ruff format --check .
@@ -33,7 +35,7 @@ tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m "not (compile or plain or slow)" --jaxtyping-packages=ipot,beartype.beartype
 	$(BIN)/python -m pytest -n 2 -m "(compile or plain) and not slow"
 
-minute: check
+minute: $(VENV)/.dev
 	$(BIN)/python -m campaign --minutes 1 --seed 0 --cases 120 --no-ledger
 
 # Minutes unless HOURS says otherwise; SEED goes on where that seed stopped.
