@@ -43,10 +43,14 @@ def main() -> int:
             if reason := attack.possible():
                 print(f"{attack.name}: not here: {reason}")
                 continue
+            seconds = given.seconds * attack.share / shares
+            if seconds < attack.least:
+                print(f"{attack.name}: not in {seconds:.0f} s: it takes {attack.least:g} at least")
+                continue
             tally = run_attack(
                 attack,
                 seed,
-                seconds=given.seconds * attack.share / shares,
+                seconds=seconds,
                 first=ledger.next_case(runs, seed, attack.name),
                 jobs=given.jobs,
                 most=given.cases,
@@ -61,7 +65,8 @@ def main() -> int:
         if not given.no_ledger:
             ledger.add(seed, tallies, given.ledger)
     print()
-    print(ledger.table([(t.attack, t.counted, t.verdicts) for t in tallies]))
+    rows = [(t.attack, t.counted, t.verdicts) for t in tallies]
+    print(ledger.table(rows, {t.attack: t.left_out for t in tallies}))
     return _findings(tallies, given.found)
 
 

@@ -75,6 +75,8 @@ class Attack(ABC):
     """What one case is, in the plural: `kills`, `mutated files`."""
     share: ClassVar[float] = 1.0
     """Its part of the campaign's time, beside the others'."""
+    least: ClassVar[float] = 0.0
+    """Seconds below which it is left out: a short campaign would only prepare it."""
     seconds: ClassVar[float] = 10.0
     """How long a case may take before it counts as hung."""
     memory: ClassVar[int] = 256 * MIB
@@ -85,6 +87,10 @@ class Attack(ABC):
     def possible(self) -> str | None:
         """Why it cannot run on this machine; None where it can."""
         return None
+
+    def left_out(self) -> dict[str, str]:
+        """What of it cannot be tried on this machine, by its name in a case, and why."""
+        return {}
 
     def warm(self) -> None:  # noqa: B027 (most attacks need nothing)
         """Import what is slow to import, in the process that all cases are forked from.

@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ def add(seed: int, tallies: list[Tally], file: Path = LEDGER) -> None:
                 "seconds": round(t.seconds, 1),
                 "slowest": round(t.slowest, 2),
                 **{name: t.verdicts[name] for name in verdict_names() if t.verdicts[name]},
+                **({"left out": t.left_out} if t.left_out else {}),
             }
             for t in tallies
             if t.tried
@@ -63,8 +65,13 @@ def add(seed: int, tallies: list[Tally], file: Path = LEDGER) -> None:
     os.replace(temporary, file)
 
 
-def table(rows: list[tuple[str, str, Counter[str]]]) -> str:
-    """A table in Markdown: attack, what was counted, and how the cases ended."""
+def table(
+    rows: list[tuple[str, str, Counter[str]]], left_out: Mapping[str, dict[str, str]] | None = None
+) -> str:
+    """A table in Markdown: attack, what was counted, and how the cases ended.
+
+    Under it stands what was `left_out`, by the names of the attacks.
+    """
     names = verdict_names()
     lines = [
         f"| attack | tried | {' | '.join(names)} |",
@@ -73,6 +80,10 @@ def table(rows: list[tuple[str, str, Counter[str]]]) -> str:
     for attack, counted, verdicts in rows:
         cells = " | ".join(f"{verdicts[name]:,}" for name in names)
         lines.append(f"| {attack} ({counted}) | {sum(verdicts.values()):,} | {cells} |")
+    for attack, names_and_reasons in (left_out or {}).items():
+        for reason in dict.fromkeys(names_and_reasons.values()):
+            without = ", ".join(n for n, why in names_and_reasons.items() if why == reason)
+            lines += ["", f"{attack}: left out here: {without} ({reason})"]
     return "\n".join(lines)
 
 

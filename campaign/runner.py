@@ -41,6 +41,8 @@ class Tally:
     slowest: float = 0.0
     verdicts: Counter[str] = field(default_factory=Counter)
     findings: list[tuple[Case, Outcome]] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    """What could not be tried on this machine, and why."""
 
     @property
     def tried(self) -> int:
@@ -68,6 +70,7 @@ def run_attack(
     tally = Tally(attack.name, attack.counted, first, first)
     alike: Counter[tuple[str, str]] = Counter()
     attack.warm()
+    tally.left_out = attack.left_out()
     with tempfile.TemporaryDirectory(prefix="ipot-campaign-") as name:
         shared = Path(name)
         _in_child(_prepare, attack, shared)
@@ -92,10 +95,15 @@ def run_attack(
 
 def replay(attack: Attack, case: Case) -> Outcome:
     """Try one case, like one that was kept."""
+    return replay_all(attack, [case])[0]
+
+
+def replay_all(attack: Attack, cases: list[Case]) -> list[Outcome]:
+    """Try several cases; what they need is prepared once."""
     attack.warm()
     with tempfile.TemporaryDirectory(prefix="ipot-campaign-") as name:
         _in_child(_prepare, attack, Path(name))
-        return next(iter(outcomes(attack, [(0, case)], Path(name))))
+        return list(outcomes(attack, enumerate(cases), Path(name)))
 
 
 def shrunk(

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 
-from ipot.errors import IpotError, Terminated, UnknownName
+from ipot.errors import IpotError, Terminated, UnknownName, shown
 from ipot.version import __version__
 
 COMMANDS = {
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS:
-        print(f"ipot: unknown command {name!r}. Known: {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"ipot: unknown command {shown(name)}. Known: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
         with _terminated():

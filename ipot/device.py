@@ -1,4 +1,4 @@
-"""Which device to use, what was meant by its name, and how much of it was used."""
+"""Devices: choosing one, its memory and threads, and work recorded as a CUDA graph."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import contextlib
 import ctypes
 import gc
 import re
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from ipot.errors import Unsupported
+from ipot.errors import Unsupported, shown
 
 
 def choose(name: str | torch.device = "auto") -> torch.device:
@@ -18,7 +22,7 @@ def choose(name: str | torch.device = "auto") -> torch.device:
     if isinstance(name, torch.device):
         name = str(name)
     if not isinstance(name, str):
-        raise Unsupported(f"device must be auto, cpu or cuda, got {name!r}")
+        raise Unsupported(f"device must be auto, cpu or cuda, got {shown(name)}")
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():
@@ -26,7 +30,7 @@ def choose(name: str | torch.device = "auto") -> torch.device:
     try:
         return torch.device(name)
     except RuntimeError as error:
-        raise Unsupported(f"unknown device {name!r}; use auto, cpu or cuda") from error
+        raise Unsupported(f"unknown device {shown(name)}; use auto, cpu or cuda") from error
 
 
 def synchronize(device: torch.device) -> None:
@@ -69,8 +73,8 @@ def peak_memory(device: torch.device) -> float | None:
 
 
 def out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or one that it came from, is about memory; not every library says so by
-    type."""
+    """True if an error, or one that caused it, is about memory; not every library has a type for
+    that."""
     signs = ("out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED")
     while error is not None:
         told = isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
@@ -78,3 +82,69 @@ def out_of_memory(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def recorded(
+    work: Callable[[], object],
+    *,
+    rehearsals: int,
+    before: Callable[[], object] = lambda: None,
+    pool: Any = None,
+) -> Callable[[], None]:
+    """Rehearse work on the current GPU, record it as a CUDA graph, and return what replays it.
+
+    Plans and work space of libraries must exist before a recording, so the work runs `rehearsals`
+    times first. It must read and write tensors that stay where they are, and must not look at a
+    value on the host. `before` is called between the rehearsals and the recording.
+    """
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(rehearsals):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    before()
+    with torch.cuda.graph(graph, pool=pool):
+        work()
+    return graph.replay
+
+
+def captured(
+    step: Callable[[], None], state: Sequence[Tensor], *, rehearsals: int = 3
+) -> Callable[[], None]:
+    """A step as a CUDA graph if its state lies on a GPU, else the step itself.
+
+    A loop of many small kernels on a GPU waits for their launches; a graph is a single launch.
+    `state` is all that the step changes, and is as before when this returns.
+    """
+    if not state[0].is_cuda:
+        return step
+    before = [tensor.clone() for tensor in state]
+    with torch.cuda.device(state[0].device):
+        replay = recorded(step, rehearsals=rehearsals)
+    for tensor, value in zip(state, before, strict=True):
+        tensor.copy_(value)
+    return replay
+
+
+def use_quickest(work: Callable[[], object], *, repeats: int = 4) -> int:
+    """Time a piece of work with one thread and with all; keep the quicker number, and return it.
+
+    Small operations gain little from a second thread, and lose much to it where another process
+    holds the core that the first thread then waits for.
+    """
+    everything = torch.get_num_threads()
+    if everything == 1:
+        return 1
+    seconds = {}
+    for count in (everything, 1):
+        torch.set_num_threads(count)
+        work()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            work()
+        seconds[count] = time.perf_counter() - start
+    best = min(seconds, key=seconds.__getitem__)
+    torch.set_num_threads(best)
+    return best

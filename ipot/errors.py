@@ -6,9 +6,31 @@ exits with a non-zero status. A message says what was expected, what came, and w
 
 import errno
 from signal import SIGTERM
+from typing import Any
 
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ESTALE)
 """What a system says of a place whose folder was removed, became a file or was unmounted."""
+
+
+SHORT = 80
+"""Characters of a value that a message quotes."""
+
+
+def shown(given: Any) -> str:
+    """A value as a message quotes it: never longer than a line, whatever it is."""
+    try:
+        said = repr(given)
+    except Exception:  # objects of other libraries raise what they like
+        return f"a {type(given).__name__}"
+    if len(said) <= (SHORT if _is_simple(given) else SHORT // 2):
+        return said
+    if isinstance(given, list | tuple | dict):
+        return f"a {type(given).__name__} of {len(given)} entries"
+    return f"{said[: SHORT - 3]}..." if _is_simple(given) else f"a {type(given).__name__}"
+
+
+def _is_simple(given: Any) -> bool:
+    return given is None or isinstance(given, str | bytes | int | float)
 
 
 class Terminated(KeyboardInterrupt):
@@ -47,6 +69,10 @@ class RunError(IpotError):
 
 class Busy(RunError):
     """Another process is at work in the folder; the message names it."""
+
+
+class OutOfMemory(RunError, MemoryError):
+    """A run that does not fit into memory; the message names the settings to lower."""
 
 
 class DiskError(RunError, OSError):

@@ -1,19 +1,26 @@
-"""Writing that never leaves half a file behind, nor loses a whole one when the power goes."""
+"""Writing that never leaves half a file behind, nor loses a whole one when the power goes.
+
+Temporary names say which process they belong to, so that what a killed one has left can be removed.
+A process id alone is used again sooner or later. Together with the time at which the process was
+started, counted since the machine was, it is unique; a clock that is set does not change it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
+import hashlib
 import json
 import os
 import re
 import secrets
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ipot import process
 from ipot.errors import GONE, DiskError
 
 FULL = (
@@ -29,10 +36,12 @@ MANY = 256
 LONGEST = 160
 """Characters of a name that its temporary one repeats; names have 255 bytes at most."""
 
-_ENDING = re.compile(
-    rf"\.(?:(?P<owner>{process.TOKEN.pattern})-[0-9a-f]{{8}}|[a-z0-9_]{{8}})\.(?:tmp|old)"
-)
+TOKEN = re.compile(r"([0-9a-f]{8})-(\d+)-(\d+)")
+"""Machine, process id and start of a process: what `process_token` writes."""
+
+_ENDING = re.compile(rf"\.(?:(?P<owner>{TOKEN.pattern})-[0-9a-f]{{8}}|[a-z0-9_]{{8}})\.(?:tmp|old)")
 """Of a temporary name; those of earlier releases do not say whose they are."""
+_TEMPORARY = re.compile(rf"\..+{_ENDING.pattern}")
 _swept: set[str] = set()
 
 
@@ -128,12 +137,12 @@ def free_bytes(path: Path) -> int:
 
 def temporary_name(path: Path) -> Path:
     """A name beside a path that nobody can guess, and that says which process it belongs to."""
-    return path.with_name(f"{_beginning(path)}.{process.token()}-{secrets.token_hex(4)}.tmp")
+    return path.with_name(f"{_beginning(path)}.{process_token()}-{secrets.token_hex(4)}.tmp")
 
 
 def is_temporary(name: str) -> bool:
-    """Whether `atomic` or `temporary_name` made this name, now or before a kill."""
-    return re.fullmatch(rf"\..+{_ENDING.pattern}", name) is not None
+    """True if `atomic` or `temporary_name` made this name, now or before a kill."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def sweep(path: Path, newest: float) -> None:
@@ -151,26 +160,45 @@ def sweep(path: Path, newest: float) -> None:
                     os.unlink(entry.path)
 
 
-def left_behind(path: Path) -> list[Path]:
-    """Temporary folders of `path` whose processes have died, the oldest first."""
+def sweep_folder(folder: Path) -> None:
+    """Remove temporary files of a folder whose processes have died, whatever they were to be.
+
+    Only those of this machine: nothing else tells that nobody writes them any more.
+    """
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in list(entries):
+            match = _TEMPORARY.fullmatch(entry.name)
+            if match is None or not match["owner"] or process_alive(match["owner"]) is not False:
+                continue
+            if entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):  # another process was quicker
+                    os.unlink(entry.path)
+
+
+def left_behind(path: Path, *, alone: bool = False) -> list[Path]:
+    """Temporary folders of `path` whose processes have died, the oldest first.
+
+    Who is `alone` has a lock that all who make such folders take: no other process is at work.
+    """
     newest = path.parent.stat().st_mtime
     with os.scandir(path.parent) as entries:
         found = [
             (entry.stat(follow_symlinks=False).st_mtime, Path(entry.path))
             for entry in entries
-            if _is_left(entry, _beginning(path), newest) and entry.is_dir(follow_symlinks=False)
+            if _is_left(entry, _beginning(path), newest, alone)
+            and entry.is_dir(follow_symlinks=False)
         ]
     return [folder for _, folder in sorted(found)]
 
 
-def _is_left(entry: os.DirEntry[str], beginning: str, newest: float) -> bool:
+def _is_left(entry: os.DirEntry[str], beginning: str, newest: float, alone: bool = False) -> bool:
     if not entry.name.startswith(f"{beginning}."):
         return False
     match = _ENDING.fullmatch(entry.name[len(beginning) :])
     if match is None:
         return False
-    living = process.alive(match["owner"]) if match["owner"] else None
-    if living is None:
+    living = process_alive(match["owner"]) if match["owner"] else None
+    if living is None and not (alone and match["owner"]):
         # Of another machine, whose processes cannot be asked for. Both times are those that the
         # file system gave, so that a clock of ours that is wrong does not matter.
         return newest - entry.stat(follow_symlinks=False).st_mtime > DAY
@@ -182,3 +210,52 @@ def _beginning(path: Path) -> str:
     while len(os.fsencode(name)) > LONGEST:
         name = name[:-1]
     return f".{name}"
+
+
+# ---- processes
+
+
+def process_token(pid: int | None = None) -> str:
+    """A process, this one unless said, in few characters that are fit for the name of a file."""
+    pid = os.getpid() if pid is None else pid
+    return f"{machine()}-{pid}-{_began(pid) or 0}"
+
+
+def process_alive(who: str) -> bool | None:
+    """True if the process with this token still runs; None if that cannot be told from here."""
+    match = TOKEN.fullmatch(who)
+    if match is None or match[1] != machine() or os.name == "nt":  # where signal 0 is a real one
+        return None
+    pid, began = int(match[2]), int(match[3])
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # somebody else's
+        pass
+    found = _began(pid)
+    # Where the system does not say when it was started, a process of this number is taken for it.
+    return found is None or not began or found == began
+
+
+@functools.cache
+def machine() -> str:
+    """This machine since its last start; containers with process ids of their own count as such."""
+    parts = [socket.gethostname()]
+    try:
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    except OSError:
+        pass
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:8]
+
+
+def _began(pid: int) -> int | None:
+    """Clock ticks from the machine's start to the process's; -1 of one that has ended already."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
+    ended = fields[0] in ("Z", "X")  # dead, and its parent has not asked for its status yet
+    return -1 if ended else int(fields[19])

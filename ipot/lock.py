@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ipot import files, process
+from ipot import files
 from ipot.errors import Busy, RunError
 
 try:
@@ -35,6 +35,8 @@ except ImportError:  # Windows
     fcntl = None
 
 NAME = ".lock"
+NAMES = (NAME, f"{NAME}-owner")
+"""With locks of the operating system, and without them."""
 UNSUPPORTED = {
     *(errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP),
 }
@@ -119,6 +121,8 @@ def locked(
     mine = None
     try:
         mine = _entered(folder, name) or _acquired(folder, name, doing, made, wait, patience)
+        if name == NAME and mine.depth == 1:  # the folder is ours, and not only an entry of it
+            files.sweep_folder(folder)
         yield
     finally:
         if mine is not None:
@@ -129,20 +133,20 @@ def locked(
 
 
 def sweep(folder: Path) -> None:
-    """Remove the lock that a killed process has left, where nobody has it.
+    """Remove what a killed process has left: temporary files, and its lock where nobody has it.
 
-    For those who only read: whoever takes the lock removes it in any case.
+    For those who only read: whoever takes the lock does the same.
     """
-    if os.path.lexists(folder / NAME):
+    files.sweep_folder(folder)
+    if any(os.path.lexists(folder / name) for name in NAMES):
         # Somebody is at work, or may write here and we may not: theirs to remove.
         with contextlib.suppress(Busy, RunError), locked(folder, "tidying up"):
             pass
 
 
 def is_blank(folder: Path) -> bool:
-    """Whether a folder holds nothing but what a process leaves that is killed as it begins."""
-    names = (NAME, f"{NAME}-owner")
-    return all(p.name in names or files.is_temporary(p.name) for p in folder.iterdir())
+    """True if a folder holds nothing but what a process leaves that is killed as it begins."""
+    return all(p.name in NAMES or files.is_temporary(p.name) for p in folder.iterdir())
 
 
 def _key(folder: Path, name: str) -> _Key:
@@ -204,7 +208,7 @@ def _try(folder: Path, name: str, doing: str) -> _Held:
     owner = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "token": process.token(),
+        "token": files.process_token(),
         "doing": doing,
         "since": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
     }
@@ -270,11 +274,11 @@ def _by_file(path: Path, owner: dict[str, Any]) -> _Handle:
         _create(path, owner)
     except FileExistsError:
         found = _read(path.read_bytes()) if path.exists() else {}
-        if process.alive(str(found.get("token"))) is not False:
+        if files.process_alive(str(found.get("token"))) is not False:
             hint = f" If there is no such process any more, remove {path}."
             raise _Taken(found, hint) from None
         # Its process is dead. Of several that see so, one can rename it.
-        aside = path.with_name(f"{path.name}-{process.token()}")
+        aside = path.with_name(f"{path.name}-{files.process_token()}")
         try:
             os.rename(path, aside)
             stale = _read(aside.read_bytes()) == found
@@ -316,7 +320,7 @@ def _words(owner: dict[str, Any]) -> str:
         "".join(c for c in str(owner[k])[:60] if c.isprintable())
         for k in ("pid", "host", "doing", "since")
     )
-    if owner.get("token") == process.token():
+    if owner.get("token") == files.process_token():
         return f"another thread of this process ({doing} since {since})"
     return f"process {pid} on {host} ({doing} since {since})"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ipot.errors import RunError, UnknownName
+from ipot.errors import RunError, UnknownName, shown
 
 # The name that a module of each kind must define.
 ATTRIBUTES = {"problems": "PROBLEM", "models": "MODEL"}
@@ -34,17 +34,19 @@ def module(kind: str, name: str) -> ModuleType:
     """Import an entry by its name, or any module by its dotted path."""
     if "." in name:
         if not is_dotted_path(name):
-            raise UnknownName(f"{name!r} is not the dotted path of a module, like package.module")
+            raise UnknownName(
+                f"{shown(name)} is not the dotted path of a module, like package.module"
+            )
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
-            raise UnknownName(f"cannot import {name!r}: {error}") from error
+            raise UnknownName(f"cannot import {shown(name)}: {error}") from error
     key = name.replace("-", "_").lower()
     if key not in names(kind):
         close = difflib.get_close_matches(key, names(kind), n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise UnknownName(
-            f"unknown {kind[:-1]} {name!r}.{hint} Known: {', '.join(names(kind))}; "
+            f"unknown {kind[:-1]} {shown(name)}.{hint} Known: {', '.join(names(kind))}; "
             "or give the dotted path of a module."
         )
     return importlib.import_module(f"ipot.{kind}.{key}")
@@ -66,7 +68,7 @@ def named_in_file(kind: str, name: Any, where: Path | str, *, trusted: bool) -> 
     """
     key = f"{kind[:-1]}.name"
     if not isinstance(name, str):
-        raise RunError(f"{where}: {key} must be a text, got {str(name)[:60]!r}")
+        raise RunError(f"{where}: {key} must be a text, got {shown(str(name))}")
     ours = name.removeprefix(f"ipot.{kind}.")
     if "." not in ours:
         try:
@@ -78,7 +80,7 @@ def named_in_file(kind: str, name: Any, where: Path | str, *, trusted: bool) -> 
         return ours
     if not is_dotted_path(name) or name.split(".")[0] == "ipot":
         raise RunError(
-            f"{where}: {key} is {name[:80]!r}, which is neither a {kind[:-1]} of ipot nor the "
+            f"{where}: {key} is {shown(name)}, which is neither a {kind[:-1]} of ipot nor the "
             "dotted path of a module outside ipot. Put back the name that was written."
         )
     if trusted or _has_imported(kind, name):
@@ -86,14 +88,14 @@ def named_in_file(kind: str, name: Any, where: Path | str, *, trusted: bool) -> 
     file = source_of(name)
     place = f"the file {file}" if file else "a module that is not found on the path of Python"
     raise RunError(
-        f"{where}: its {kind[:-1]} is {name!r}, a module outside ipot. Loading would import it "
-        f"and run its code, from {place}. Pass trusted=True (--trust on the command line) if you "
-        "know that code and where the folder comes from."
+        f"{where}: its {kind[:-1]} is {shown(name)}, a module outside ipot. Loading would import "
+        f"it and run its code, from {place}. Pass trusted=True (--trust on the command line) if "
+        "you know that code and where the folder comes from."
     )
 
 
 def is_dotted_path(name: str) -> bool:
-    """Whether a name can be that of a module inside a package."""
+    """True if a name can be that of a module inside a package."""
     parts = name.split(".")
     return len(parts) > 1 and all(part.isidentifier() for part in parts)
 
@@ -129,6 +131,6 @@ def _module_file(stem: Path) -> Path | None:
 
 
 def _has_imported(kind: str, name: str) -> bool:
-    """Whether the program has imported a module, and it is one of this kind; nothing is run."""
+    """True if the program has imported a module that defines a problem or a model; runs nothing."""
     found = sys.modules.get(name)
     return isinstance(found, ModuleType) and ATTRIBUTES[kind] in vars(found)

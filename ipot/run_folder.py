@@ -159,5 +159,7 @@ def differences(
         elif not isinstance(there, dict):
             other.append(name)
         else:
-            other += [f"{name}.{key}" for key, v in wanted.items() if key not in there or there[key] != v]
+            other += [
+                f"{name}.{key}" for key, v in wanted.items() if key not in there or there[key] != v
+            ]
     return other

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ipot.errors import IpotError, RunError
+from ipot.errors import IpotError, RunError, shown
 
 LARGEST = 1 << 24
 """Bytes of a JSON file beyond which it is not read."""
@@ -128,7 +128,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise ValueError(f"the name {twice[:60]!r} is there twice in one object")
+        raise ValueError(f"the name {shown(twice)} is there twice in one object")
     return found
 
 
@@ -144,7 +144,7 @@ def what_is_odd(content: Any) -> str:
             if isinstance(value, dict):
                 for key, inner in value.items():
                     if not _encodes(key):
-                        return f"a name in {_place(link) or 'it'} is no text ({key!r})"
+                        return f"a name in {_place(link) or 'it'} is no text ({shown(key)})"
                     left.append((inner, (link, f".{key}"), depth + 1))
             else:
                 # Not the numbers of a long list: they cannot be odd, and would take memory.
@@ -154,7 +154,9 @@ def what_is_odd(content: Any) -> str:
                     if isinstance(inner, dict | list | str)
                 ]
         elif isinstance(value, str) and not _encodes(value):
-            return f"{_place(link) or 'it'} is no text: it holds half of a character ({value!r})"
+            return (
+                f"{_place(link) or 'it'} is no text: it holds half of a character ({shown(value)})"
+            )
     return ""
 
 

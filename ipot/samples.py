@@ -11,15 +11,17 @@ that each can be checked strictly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ipot.errors import DataError
+from ipot.memory import SMALL, free_memory, refuse_too_large
 from ipot.sample_checks import (
     check_edges,
     check_index,
@@ -53,6 +55,9 @@ class Sample:
     grid: tuple[int, ...] | None = None
     query_grid: tuple[int, ...] | None = None
     index: int = 0
+    units: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The changes of units that its numbers are held in, by the names of tensors, where a data set
+    has taken offsets or scales out of them."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -75,13 +80,13 @@ class Sample:
         return _present(self.targets)
 
     def take_points(self, index: Int[Tensor, " n"]) -> Sample:
-        """The same sample seen through some of its input points; grid and edges no longer hold."""
+        """The sample with some of its input points only, and without grid and edges."""
         return replace(
             self, points=self.points[index], values=self.values[index], grid=None, edges=None
         )
 
     def take_queries(self, index: Int[Tensor, " m"]) -> Sample:
-        """The same sample asked at some of its queries."""
+        """The sample with some of its queries only."""
         return replace(
             self,
             queries=self.queries[..., index, :],
@@ -148,7 +153,7 @@ class Batch:
 
     @property
     def asked_where_seen(self) -> bool:
-        """Whether the queries are known to be the input points: grids of one shape are one grid."""
+        """True if queries are known to be the input points: grids of one shape are one grid."""
         return self.grid is not None and self.grid == self.query_grid
 
     @property
@@ -231,12 +236,17 @@ def collate(samples: Sequence[Sample]) -> Batch:
                 f"samples of one batch must have the same times: sample {first.index} has "
                 f"{first.times}, sample {sample.index} has {sample.times}"
             )
+        if sample.units is not first.units and sample.units != first.units:
+            raise DataError(
+                f"samples[{i}] counts in other units than samples[0]: it is of a data set with "
+                "other offsets or scales. ipot.Dataset.from_samples brings both to the same."
+            )
     points = [s.points for s in samples]
     queries = [s.queries for s in samples]
     return Batch(
-        points=_shared_or_padded(points, 0),
-        values=_pad([s.values for s in samples], 0),
-        queries=_shared_or_padded(queries, -2),
+        points=_shared_or_padded(points, 0, "points"),
+        values=_pad([s.values for s in samples], 0, "values"),
+        queries=_shared_or_padded(queries, -2, "queries"),
         targets=_pad_optional([s.targets for s in samples], 1, "targets"),
         times=first.times,
         parameters=_pad_optional([s.parameters for s in samples], 0, "parameters"),
@@ -274,9 +284,10 @@ def _rows(tensor: Tensor, index: Tensor) -> Tensor:
     return tensor.gather(1, wide)
 
 
-def _pad(tensors: Sequence[Tensor], axis: int) -> Tensor:
+def _pad(tensors: Sequence[Tensor], axis: int, name: str) -> Tensor:
     """Stack, with zeros behind the shorter ones along one axis."""
     longest = max(t.shape[axis] for t in tensors)
+    _refuse_large(name, tensors, axis, longest)
     if all(t.shape[axis] == longest for t in tensors):
         return _stack(tensors)
     shape = list(tensors[0].shape)
@@ -300,10 +311,20 @@ def _stack(tensors: Sequence[Tensor]) -> Tensor:
         raise DataError(f"samples of one batch disagree in shape: {shapes}") from error
 
 
-def _shared_or_padded(tensors: Sequence[Tensor], axis: int) -> Tensor:
+def _refuse_large(name: str, tensors: Sequence[Tensor], axis: int, longest: int) -> None:
+    """Refuse what the memory cannot hold side by side, before any of it is taken: an expanded
+    tensor may have any shape without taking memory itself."""
+    first, shape = tensors[0], list(tensors[0].shape)
+    shape[axis] = longest
+    size = len(tensors) * math.prod(shape) * first.element_size()
+    if size > SMALL and first.device.type == "cpu":
+        refuse_too_large(f"{name} of {len(tensors)} samples", size, free_memory())
+
+
+def _shared_or_padded(tensors: Sequence[Tensor], axis: int, name: str) -> Tensor:
     if all(t is tensors[0] for t in tensors):
         return tensors[0].unsqueeze(0)
-    return _pad(tensors, axis)
+    return _pad(tensors, axis, name)
 
 
 def _pad_optional(tensors: Sequence[Tensor | None], axis: int, name: str) -> Tensor | None:
@@ -312,7 +333,7 @@ def _pad_optional(tensors: Sequence[Tensor | None], axis: int, name: str) -> Ten
         return None
     if len(present) != len(tensors):
         raise DataError(f"{len(present)} of {len(tensors)} samples have {name}: all or none must")
-    return _pad(present, axis)
+    return _pad(present, axis, name)
 
 
 def _mask(lengths: Sequence[int], device: torch.device) -> Tensor | None:

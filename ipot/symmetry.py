@@ -29,7 +29,7 @@ class Symmetry(Protocol):
 
     @property
     def any_grid(self) -> bool:
-        """Whether permutations of two grids of different sizes are the same map of space."""
+        """True if permutations of two grids of different sizes are the same map of space."""
         ...
 
     def permutation(self, draw: Tensor, grid: tuple[int, ...], spec: Spec) -> Tensor:
@@ -249,7 +249,7 @@ def apply(batch: Batch, draws: Tensor, spec: Spec, *, shared: bool | None = None
 
 
 def _permutable(batch: Batch, symmetry: Symmetry) -> bool:
-    """Whether the map is a permutation of inputs and one of queries that agree with each other."""
+    """True if the map is a permutation of inputs and one of queries that agree with each other."""
     if batch.grid is None or batch.query_grid is None:
         return False
     return symmetry.any_grid or batch.grid == batch.query_grid

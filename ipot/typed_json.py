@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any, Literal
 
-from ipot.errors import IpotError, RunError
+from ipot.errors import IpotError, RunError, shown
 
 Words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 MOST_ENTRIES = 100_000
@@ -168,11 +168,3 @@ def _words(hint: Any) -> str:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return f"one of {', '.join(hint.__members__)}"
     return Words.get(hint, str(hint))
-
-
-def shown(value: Any) -> str:
-    """A value for a message, cut short."""
-    if isinstance(value, list | tuple) and len(value) > 60:
-        return f"a list of {len(value)} entries"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

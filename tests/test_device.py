@@ -104,3 +104,29 @@ def test_other_errors_are_not_about_memory():
     assert not device.out_of_memory(RuntimeError("shapes cannot be multiplied"))
     assert not device.out_of_memory(ValueError("out of memory is only a word here"))
     assert not device.out_of_memory(None)
+
+
+def counting(place):
+    state, rate = torch.zeros(3, device=place), torch.ones(3, device=place)
+
+    def step() -> None:
+        state.add_(rate)
+
+    return state, rate, step
+
+
+def test_without_a_gpu_a_captured_step_is_itself():
+    state, _, step = counting("cpu")
+    assert device.captured(step, [state]) is step
+    assert state.tolist() == [0.0] * 3
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_on_a_gpu_rehearsals_leave_no_trace_and_replays_read_new_numbers():
+    state, rate, step = counting("cuda")
+    replay = device.captured(step, [state])
+    assert state.tolist() == [0.0] * 3
+    replay()
+    rate.fill_(5.0)
+    replay()
+    assert state.tolist() == [6.0] * 3

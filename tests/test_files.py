@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ipot import files, process
+from ipot import files
 from ipot.errors import DiskError
 
 
@@ -73,7 +73,7 @@ def dead_token():
     child = os.fork()
     if not child:
         os._exit(0)
-    token = f"{process.machine()}-{child}-{process._began(os.getpid())}"
+    token = f"{files.machine()}-{child}-{files._began(os.getpid())}"
     os.waitpid(child, 0)
     return token
 

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from ipot import files, lock, process
+from ipot import files, lock
 from ipot.errors import Busy, RunError
 from ipot.lock import locked
 
@@ -91,7 +91,7 @@ def test_a_killed_process_blocks_nobody(tmp_path, kind):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_lock_of_a_killed_process_is_swept_and_that_of_a_living_one_is_not(tmp_path):
+def test_the_lock_of_a_killed_process_is_swept_and_that_of_a_living_one_is_not(tmp_path, kind):
     with holding(tmp_path) as child:
         lock.sweep(tmp_path)
         assert not attempt(tmp_path)
@@ -102,6 +102,47 @@ def test_the_lock_of_a_killed_process_is_swept_and_that_of_a_living_one_is_not(t
     assert not list(tmp_path.iterdir())
     lock.sweep(tmp_path / "not there")
     assert not list(tmp_path.iterdir())
+
+
+def _take(folder):
+    with locked(folder, "x"):
+        pass
+
+
+@pytest.mark.parametrize("tidy", [lock.sweep, _take])
+def test_temporary_files_of_killed_processes_go_with_their_locks(tmp_path, tidy):
+    def write(ready):
+        with locked(tmp_path, "writing"), files.atomic(tmp_path / "a.json"):
+            ready()
+            signal.pause()
+
+    with in_another_process(write) as child:
+        kept = {
+            files.temporary_name(tmp_path / "mine").name,
+            ".b.json.00000000-1-1-00000000.tmp",  # of a process of another machine
+            ".c.json.abcdefgh.tmp",  # of an earlier release
+            ".d.json.tmp",
+            "e.json",
+        }
+        for name in kept:
+            (tmp_path / name).touch()
+        lock.sweep(tmp_path)
+        assert len(os.listdir(tmp_path)) == len(kept) + 2  # the other process still writes
+        os.kill(child, signal.SIGKILL)
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        tidy(tmp_path)
+    assert set(os.listdir(tmp_path)) == kept
+
+
+def test_an_interrupt_while_a_folder_is_tidied_up_leaves_no_lock(tmp_path, monkeypatch):
+    def interrupted(folder):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "sweep_folder", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _take(tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert not lock._held
 
 
 def test_what_a_kill_leaves_is_nothing_and_all_else_is_something(tmp_path):
@@ -237,7 +278,7 @@ def test_without_locks_a_file_of_another_machine_is_respected(tmp_path, monkeypa
     (tmp_path / ".lock-owner").write_text(json.dumps(owner))
     with pytest.raises(Busy, match=r"process 1 on far.*remove .*lock-owner"), locked(tmp_path, "x"):
         pass
-    owner["token"] = f"{process.machine()}-{os.getpid()}-1"  # the number was used again
+    owner["token"] = f"{files.machine()}-{os.getpid()}-1"  # the number was used again
     (tmp_path / ".lock-owner").write_text(json.dumps(owner))
     with locked(tmp_path, "x"):
         pass
@@ -253,10 +294,10 @@ def test_a_wrong_clock_does_not_matter(tmp_path, monkeypatch):
 
 
 def test_a_process_is_told_from_a_later_one_with_its_number():
-    me = process.token()
-    assert process.alive(me) is True
+    me = files.process_token()
+    assert files.process_alive(me) is True
     machine, pid, began = me.split("-")
-    assert process.alive(f"{machine}-{pid}-{int(began) + 1}") is False
-    assert process.alive(f"00000000-{pid}-{began}") is None
-    assert process.alive("nonsense") is None
-    assert process.alive(f"{machine}-{2**40}-1") is False
+    assert files.process_alive(f"{machine}-{pid}-{int(began) + 1}") is False
+    assert files.process_alive(f"00000000-{pid}-{began}") is None
+    assert files.process_alive("nonsense") is None
+    assert files.process_alive(f"{machine}-{2**40}-1") is False

@@ -180,6 +180,26 @@ def test_collate_refuses_samples_that_disagree(make_sample, other, message):
         collate([make_sample(), make_sample(seed=1, **other)])
 
 
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("parameters", (10**12,)), ("points", (10**11, 2)), ("queries", (10**11, 2))],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_collate_refuses_more_than_the_memory_holds_before_it_is_taken(
+    make_sample, name, shape, first
+):
+    """An expanded tensor is of any shape, and takes no memory itself."""
+    rows = {"points": "values", "queries": "targets"}
+    large = {name: torch.zeros(1).expand(shape)}
+    if name in rows:
+        size = (shape[0], 1) if name == "points" else (1, shape[0], 1)
+        large[rows[name]] = torch.zeros(1).expand(size)
+    samples = [make_sample(**{"parameters": torch.zeros(2)} | large)]
+    samples.insert(int(first), make_sample(parameters=torch.zeros(2)))
+    with pytest.raises(DataError, match=rf"{name} of 2 samples takes .* of memory are free"):
+        collate(samples)
+
+
 def test_collate_refuses_nothing():
     with pytest.raises(DataError, match="at least one sample"):
         collate([])

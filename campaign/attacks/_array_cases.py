@@ -133,7 +133,9 @@ def _other_dates(a: np.ndarray, random: Random) -> np.ndarray:
         case "backwards":
             a = a[::-1] if a.ndim else a
         case "far":
-            a = a + np.timedelta64(random.choice([-600, -50, 200]) * 365, "D")
+            # In seconds: nanoseconds do not reach so far, and numpy wraps around or refuses.
+            days = np.timedelta64(random.choice([-600, -50, 200]) * 365, "D")
+            a = a.astype("datetime64[s]") + days
         case "unit":
             a = a.astype(random.choice(["datetime64[s]", "datetime64[us]", "datetime64[Y]"]))
         case "uneven" if a.size:

@@ -21,7 +21,9 @@ CLOSE = 1e-6
 NOISE = 64
 """Steps of the precision that numbers came in: what differs by less may count as one number."""
 NOTHING = 1e-37
-"""What is less than float32 holds well."""
+"""What float32 does not hold well beside numbers of size one."""
+ENDLESS = 1e299
+"""A relative error that may be anything from here on."""
 ALIKE = 1e-4
 """Of the largest answer: what answers to the same question may differ by."""
 
@@ -200,12 +202,15 @@ def same_sample(one: Any, other: Any, what: str) -> None:
 
 def scored(scores: Any, answers: Any, targets: Any) -> None:
     """Refuse relative errors that are not those of the answers, as counted here."""
+    sizes = [np.sqrt((np.asarray(t, np.longdouble) ** 2).sum()) for t in targets]
     for i, (answer, target) in enumerate(zip(answers, targets, strict=True)):
         a, t = np.asarray(answer, np.longdouble), np.asarray(target, np.longdouble)
-        norm = np.sqrt((t**2).sum())
-        if norm < NOTHING:
-            continue  # zero in the units that the model counts in, and then errors are absolute
+        norm = sizes[i]
+        if norm < NOTHING * max(sizes):
+            continue  # zero beside the others, of which a warning was given: errors are absolute
         wanted = float(np.sqrt(((a - t) ** 2).sum()) / norm) if norm > 0 else None
+        if wanted is not None and wanted > ENDLESS:
+            wanted = None
         found = scores.per_sample[i]
         # Answers and targets that agree in most of their digits leave few for the error.
         if wanted is not None and abs(found - wanted) > 1e-3 * wanted + 1e-5:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -148,9 +150,11 @@ class Table(Door):
         if not all(type(a) is np.ndarray for a in arguments.values()):
             return None  # a case is made by readers, of arrays
         fields = {n: arguments[n] for n in ("a", "u")}
-        file = folder / f"case.{base}"
-        write_case(file, Case(points=arguments["points"], fields=fields))
-        return read_cases(file)[0]
+        # The folder is shared: other workers write tables there at the same time.
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            file = Path(own) / f"case.{base}"
+            write_case(file, Case(points=arguments["points"], fields=fields))
+            return read_cases(file)[0]
 
     def check(self, result, given):
         if result is None:
@@ -192,12 +196,15 @@ class Score(Door):
     def check(self, result, given):
         if result is None:
             return
+        from ipot.evaluation.metrics import LARGEST
+
         scores, pair = result
-        p, t = (x.detach().double().numpy() for x in pair)
+        # Longer than float64, which has no squares of what is tiny or huge.
+        p, t = (x.detach().double().numpy().astype(np.longdouble) for x in pair)
         if not (np.isfinite(p).all() and np.isfinite(t).all()):
             return
         error, norm = (np.sqrt((x**2).sum((1, 2, 3))) for x in (p - t, t))
-        wanted = error / np.where(norm > 0, norm, 1)
+        wanted = np.minimum(error / np.where(norm > 0, norm, 1), LARGEST).astype(np.float64)
         found = np.array(scores.per_sample)
         if not np.allclose(found, wanted, rtol=1e-6, atol=1e-150):
             raise Lost(f"the relative error is {wanted}, and {found} is said")
@@ -249,8 +256,10 @@ class Training(Door):
         found = np.concatenate([a.ravel() for a in answers]).astype(np.float64)
         # Places with the axes of a grid are answered with these, whatever axes the targets had.
         places = given.plain.get("queries", given.plain.get("points"))
-        # Samples that have nothing of their own are one question.
-        own = "values" in given.plain or "parameters" in given.plain or places.ndim > 2
+        # Samples that have nothing of their own are one question; places of one sample, with the
+        # axis of samples in front, are those of all.
+        by_sample = places.ndim > 2 and len(places) == len(targets)
+        own = "values" in given.plain or "parameters" in given.plain or by_sample
         wanted = targets if own else targets[0]
         size, shape = answers[0].size, answers[0].shape
         if len(answers) == 1 and (

@@ -30,7 +30,7 @@ tail -c +9001 "LIBRARY" >> "$out"
 
 
 def make(folder: Path) -> None:
-    """The library and the stub; how long an undisturbed build takes."""
+    """The library and the stub, and how long an undisturbed build takes with it."""
     names = (*build.KERNELS, *build.HALF_KERNELS)
     source = "".join(f"int {name}(void) {{ return 0; }}\n" for name in names)
     (folder / "kernels.c").write_text(source)
@@ -42,7 +42,12 @@ def make(folder: Path) -> None:
     # The folder gets its lasting name when it is whole: the stub looks beside itself.
     stub.write_text(STUB.replace("LIBRARY", "$(dirname $0)/kernels.so"))
     stub.chmod(stub.stat().st_mode | stat.S_IXUSR)
-    ended = finish(work(folder, folder / "cache"), folder)
+    measure(folder, stub)
+
+
+def measure(folder: Path, compiler: Path | None = None) -> None:
+    """How long an undisturbed build takes, by the stub or by the compiler of this machine."""
+    ended = finish(work(compiler, folder / "cache"), folder)
     if ended.how != "done":
         raise RuntimeError(f"a build fails undisturbed: {ended.said}")
     found = {"events": ended.events, "seconds": ended.seconds, "names": names_in(folder / "cache")}
@@ -54,12 +59,13 @@ def measured(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "measured.json").read_text())
 
 
-def work(folder: Path, cache: Path) -> Callable[[], None]:
+def work(compiler: Path | None, cache: Path) -> Callable[[], None]:
     """A first use, with its cache in a folder of its own."""
 
     def first_use() -> None:
         os.environ["XDG_CACHE_HOME"] = str(cache)
-        os.environ["CXX"] = str(folder / "compiler")
+        if compiler is not None:
+            os.environ["CXX"] = str(compiler)
         os.environ.pop(build.OFF, None)
         build._tried.cache_clear()
         if build.library() is None:

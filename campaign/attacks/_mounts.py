@@ -53,5 +53,11 @@ def leave(folder: Path, size: int) -> None:
         raise OSError(ctypes.get_errno(), f"the size of {folder} cannot be changed")
 
 
+def read_only(folder: Path, *, on: bool) -> None:
+    """Let nobody write to the disk, or let everybody again; nothing may be open for writing."""
+    if _call("mount", b"none", os.fsencode(folder), b"tmpfs", REMOUNT | on, None):
+        raise OSError(ctypes.get_errno(), f"{folder} cannot be made read-only, or writable again")
+
+
 def _call(name: str, *given: object) -> int:
     return getattr(ctypes.CDLL(None, use_errno=True), name)(*given)

@@ -6,7 +6,6 @@ it leaves is compared with what an undisturbed one leaves, bit by bit.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -39,10 +38,8 @@ class Operation(ABC):
     name: ClassVar[str] = ""
     exact: ClassVar[bool] = True
     """Whether it ends in the same bits each time: what a clock limits does not."""
-
-    def possible(self) -> bool:
-        """Whether its libraries are installed."""
-        return True
+    needs: tuple[str, ...] = ()
+    """Libraries without which it is left out."""
 
     def prepare(self, shared: Path) -> None:  # noqa: B027 (most need nothing)
         """Make what it reads, once."""
@@ -107,9 +104,7 @@ class Command(Train):
     """The same from the command line, with its picture at the end."""
 
     name = "train command"
-
-    def possible(self) -> bool:
-        return importlib.util.find_spec("tyro") is not None
+    needs = ("tyro",)
 
     def act(self, folder: Path, shared: Path) -> int:
         out, store = folder / "run", ["--data", str(shared / "store"), "--device", "cpu", "--quiet"]
@@ -153,10 +148,14 @@ class Seeds(Operation):
 
 
 class Compare(Operation):
-    """`ipot compare`, which a clock limits: it must end well, and not in the same bits."""
+    """`ipot compare`, which a clock limits: it must end well, and not in the same bits.
+
+    The minutes are over at the first step, on every machine: so the same events come everywhere.
+    """
 
     name = "compare"
     exact = False
+    minutes = 1e-9
     models = ("deeponet", "fno")
 
     def _base(self) -> Experiment:
@@ -176,7 +175,7 @@ class Compare(Operation):
     def act(self, folder: Path, shared: Path) -> None:
         store = Store(shared / "store")
         base, out = self._base(), folder / "compared"
-        compare(base, self.models, out, minutes=0.001, small=True, store=store, **HERE)
+        compare(base, self.models, out, minutes=self.minutes, small=True, store=store, **HERE)
 
     def look(self, folder: Path, shared: Path, reference: Content | None) -> None:
         for model in self.models:

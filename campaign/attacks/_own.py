@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 from functools import cache
@@ -12,17 +11,18 @@ import numpy as np
 import torch
 
 import ipot
+from campaign import libraries
 from campaign.attack import Lost
 from campaign.attacks._contents import Content, digest, digest_file, run_content, unclocked
 from campaign.attacks._operations import HERE, TINY, Operation
 from ipot import cli
-from ipot.commands import predict_own
 from ipot.data.own import Dataset
 from ipot.errors import RunError
 from ipot.formats.arrays import write_mapped
 from ipot.own.fit import fit
 from ipot.run_folder import Run
 from ipot.saved.folder import is_saved
+from ipot.surrogate.files import answer_files
 from ipot.training import checkpoint, journal
 
 
@@ -131,17 +131,19 @@ class Save(Operation):
 class Predict(Operation):
     """`ipot predict --output`, over an older answer."""
 
-    def __init__(self, kind: str, library: str = "numpy") -> None:
-        self.kind, self.library = kind, library
+    def __init__(self, kind: str, *needs: str) -> None:
+        self.kind, self.needs = kind, needs
         self.name = f"predict {kind}"
 
-    def possible(self) -> bool:
-        return importlib.util.find_spec(self.library) is not None
+    case = "case.npz"
 
     def prepare(self, shared: Path) -> None:
         fit(own_data(12), epochs=1, model=TINY, **HERE).save(shared / "model")
         given = waves(1)
-        np.savez(shared / "case.npz", points=given["points"], values=given["values"])
+        np.savez(shared / self.case, points=given["points"], values=given["values"])
+        self._before(shared)
+
+    def _before(self, shared: Path) -> None:
         (shared / "old").write_bytes(b"an older answer\n" * 40)
 
     def start(self, folder: Path, shared: Path) -> None:
@@ -152,13 +154,13 @@ class Predict(Operation):
         output = self._output(folder)
         if self.kind == "npy":
             write_mapped(output, (3, 4000), _count)
-        elif importlib.util.find_spec("tyro"):
-            case = ["--input", str(shared / "case.npz"), "--output", str(output)]
+        elif libraries.missing(["tyro"]) is None:
+            case = ["--input", str(shared / self.case), "--output", str(output)]
             more = ["--overwrite", "--device", "cpu"]
             return cli.main(["predict", str(shared / "model"), *case, *more])
         else:
             model = ipot.load(shared / "model", device="cpu")
-            predict_own.answer_own(model, shared / "case.npz", None, output)
+            answer_files(model, shared / self.case, output)
         return None
 
     def look(self, folder: Path, shared: Path, reference: Content | None) -> None:
@@ -172,6 +174,27 @@ class Predict(Operation):
 
     def _output(self, folder: Path) -> Path:
         return folder / f"answer.{self.kind}"
+
+
+class Forecast(Predict):
+    """The same of a model of labelled data, which answers in netCDF."""
+
+    case = "case.nc"
+
+    def __init__(self) -> None:
+        super().__init__("nc", "xarray", "netCDF4")
+
+    def prepare(self, shared: Path) -> None:
+        import xarray
+
+        times = np.arange("2020-01-01", "2020-01-13", dtype="datetime64[D]")
+        phases = np.arange(12)[:, None, None] + np.arange(3)[:, None] + np.arange(4)
+        places = {"time": times, "latitude": [10.0, 0, -10], "longitude": [0.0, 10, 20, 30]}
+        values = np.sin(phases).astype(np.float32)
+        data = xarray.Dataset({"t": (tuple(places), values)}, coords=places)
+        fit(data, targets="t", epochs=1, model=TINY, **HERE).save(shared / "model")
+        data.isel(time=slice(-3, None)).to_netcdf(shared / self.case, engine="netcdf4")
+        self._before(shared)
 
 
 def _count(array: np.ndarray) -> np.ndarray:

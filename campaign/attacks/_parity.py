@@ -109,10 +109,12 @@ def rounded_attention(unit: float, seed: int) -> Iterator[None]:
         kept: list[Tensor] = []
         out.register_hook(lambda g: kept.append(g.detach().abs()))
         terms, parts, mean = value.detach().abs().transpose(-1, -2), weights.detach(), out.detach()
+        # A mean over keys is a sum of as many terms, each of which is rounded by chance.
+        added = key.shape[-2] ** 0.5
 
         def lost(gradient: Tensor) -> Tensor:
             # What is lost of their mean is the same for all keys, and does not average out.
-            for_all = noise((kept[-1] * mean.abs()).sum(-1, keepdim=True))
+            for_all = added * noise((kept[-1] * mean.abs()).sum(-1, keepdim=True))
             return gradient + noise(parts * (kept[-1] @ terms)) + parts * for_all
 
         if scores.requires_grad:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import os
 import shutil
@@ -19,22 +18,24 @@ from typing import Any
 import torch
 
 import ipot
+from campaign import libraries
 from campaign.attack import Lost
 from campaign.attacks import _contents
 from campaign.attacks._operations import Command, Compare, Generate, Operation, Seeds, Train
-from campaign.attacks._own import Fit, Predict, Save
+from campaign.attacks._own import Fit, Forecast, Predict, Save
 from campaign.attacks._victim import Ended, Foreign, Hurt, Victim, finish
 
 KEPT = "measured.json"
 ALL: tuple[Operation, ...] = (
     *(Train(), Command(), Seeds(), Compare(), Generate(), Fit(), Save()),
     *(Predict(kind) for kind in ("npz", "npy", "csv", "h5", "vtu", "vtp")),
-    Predict("parquet", "pyarrow"),
+    *(Predict("parquet", "pyarrow"), Forecast()),
 )
 LAZY = (
     *("torch.utils.tensorboard", "ipot.commands.train", "ipot.commands.predict"),
     *("ipot.report.plots", "ipot.report.tables", "rich.console", "matplotlib.backends.backend_agg"),
     *("ipot.models.deeponet", "ipot.models.fno", "ipot.formats.vtk", "typeguard", "_elementtree"),
+    *("xarray", "netCDF4", "ipot.labelled.opened"),
     *("pyarrow.parquet", "dateutil.parser", "encodings.cp437", "PIL.PngImagePlugin"),
 )
 """What operations import when they come to it."""
@@ -43,13 +44,17 @@ LAZY = (
 def warm() -> None:
     """Import all of that before any fork."""
     for name in LAZY:
-        with suppress(ImportError):
-            importlib.import_module(name)
+        libraries.missing([name])
 
 
 def operations() -> dict[str, Operation]:
     """Those that this machine can do, by their names."""
-    return {op.name: op for op in ALL if op.possible()}
+    return {op.name: op for op in ALL if libraries.missing(op.needs) is None}
+
+
+def left_out() -> dict[str, str]:
+    """Those that it cannot, and why."""
+    return {op.name: why for op in ALL if (why := libraries.missing(op.needs))}
 
 
 def made(shared: Path, operation: Operation) -> Path:
@@ -165,6 +170,13 @@ def removed(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
+def ours(ended: Ended) -> Ended:
+    """How a process ended, unless that was an error that is foreign to the package."""
+    if ended.how == "foreign":
+        raise Foreign(ended)
+    return ended
+
+
 class Work:
     """An operation in a folder of its own, as one case has it."""
 
@@ -184,15 +196,17 @@ class Work:
         """Begin, or go on, in a process that is hurt."""
         return Victim(self._act, self.folder, hurt, self.measured)
 
+    def met(self, hurt: Hurt | None = None) -> Ended:
+        """The same to its end, which is no error that is foreign to the package."""
+        return ours(self.victim(hurt).wait())
+
     def look(self) -> None:
         """Lost where what lies there is neither old nor new, or not whole."""
         look(self.operation, self.folder, self.shared, self.reference)
 
     def go_on(self) -> None:
         """Repeat it undisturbed; it must end as if it had never been disturbed."""
-        ended = finish(self._act, self.folder)
-        if ended.how == "foreign":
-            raise Foreign(ended)
+        ended = self.met()
         if ended.how != "done":
             raise Refused(ended)
         compare(self.operation, self.folder, self.measured)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import struct
 import zlib
 from collections.abc import Callable
@@ -51,11 +50,6 @@ class Seed:
     """How the doors are told what to take."""
     library: bool = False
     """Whether another library reads the bytes: such seeds are slow."""
-
-    @property
-    def possible(self) -> bool:
-        """Whether its libraries are there."""
-        return all(importlib.util.find_spec(name) is not None for name in self.needs)
 
 
 def case(i: int, side: int = 3) -> Case:

@@ -58,9 +58,9 @@ def _trainer(case: Case, model: Any, samples: list[Any], device: torch.device) -
     from ipot.training.distributed import World
     from ipot.training.draws import Draws
     from ipot.training.objective import RelativeL2
+    from ipot.training.optimizer import make_optimizer
     from ipot.training.settings import Training
     from ipot.training.step import Step
-    from ipot.training.update import make_optimizer
 
     ragged = case["batch"]["layout"] == "ragged"
     data: Any = Ragged(samples) if ragged else Stacked(clean(samples, device))
@@ -78,7 +78,7 @@ def _trainer(case: Case, model: Any, samples: list[Any], device: torch.device) -
         *(model, RelativeL2(), optimizer, draws, settings),
         device=device,
         precision=precision,
-        kind=kind,
+        mode=kind,
         world=World(),
     )
     return step, draws, optimizer

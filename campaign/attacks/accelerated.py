@@ -168,7 +168,7 @@ class OnCPU(Accelerated):
 
     def prepare(self, shared: Path) -> None:
         """Compile the library, which takes ten seconds at its first use on a machine."""
-        from ipot.accelerate.cpu.reach import available
+        from ipot.accelerate.cpu.interface import available
 
         available()
 

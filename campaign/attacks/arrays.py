@@ -101,7 +101,8 @@ class OddArrays(Attack):
         door.check(result, asked)
         try:
             compared = type(door).same is not doors.Door.same
-            if compared and asked.known and asked.families & {"kept", "guise"}:
+            same = asked.known and door.means_plain(base, asked)
+            if compared and same and asked.families & {"kept", "guise"}:
                 door.same(result, door.call(base, asked.plain, place.shared))
             door.relate(case["also"], base, asked, result, place.shared)
         except IpotError as error:

@@ -10,27 +10,23 @@ import errno
 from functools import cache
 from random import Random
 
-from campaign.attack import Attack, Case, Lost, Place
+from campaign.attack import Case, Lost, Place
 from campaign.attacks import _mounts, _prepared, _seccomp
+from campaign.attacks._interrupted import Interrupted, draw_kill, draw_operation
 from campaign.attacks._victim import Ended, Foreign, Hurt, Victim
-from campaign.attacks.kills import draw_kill, draw_operation
 
 NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 HOUR = 3600.0
+MOUNTED = ("tmpfs", "read-only")
+"""Faults that need a disk of their own: one that is nearly full, one that nobody may write to."""
 
 
-class Disks(Attack):
+class Disks(Interrupted):
     """One operation meets one or several faults, one after another."""
 
     name = "faults: disks"
     counted = "faults"
     share = 3.5
-    seconds = 60.0
-    limited = False
-
-    def warm(self) -> None:
-        """What operations import."""
-        _prepared.warm()
 
     def draw(self, random: Random) -> Case:
         """An operation and its faults."""
@@ -43,9 +39,9 @@ class Disks(Attack):
     def run(self, case: Case, place: Place) -> None:
         """Lost where the old state is damaged, or going on ends otherwise."""
         work = _prepared.Work(case["operation"], place.shared, place.scratch)
-        if any(fault["by"] == "tmpfs" for fault in case["changes"]):
+        if any(fault["by"] in MOUNTED for fault in case["changes"]):
             if _mounts.why_not() is None:
-                _heard(Victim(lambda: _small_disk(work, case["changes"]), place.scratch).wait())
+                _heard(Victim(lambda: _own_disk(work, case["changes"]), place.scratch).wait())
             return
         work.start()
         for fault in case["changes"]:
@@ -56,7 +52,8 @@ class Disks(Attack):
 def _draw_fault(random: Random) -> Hurt:
     """What goes wrong, and when."""
     moment = {"by": "event", "at": round(random.random(), 4)}
-    match random.choices(["size", "once", "on", "vanish", "tmpfs"], [3, 4, 6, 1, 2])[0]:
+    kinds = {"size": 3, "once": 4, "on": 6, "vanish": 1, "tmpfs": 2, "read-only": 1}
+    match random.choices(list(kinds), list(kinds.values()))[0]:
         case "size":
             return {"by": "size error", "at": int(2 ** random.uniform(0, 17))}
         case "once":
@@ -65,6 +62,8 @@ def _draw_fault(random: Random) -> Hurt:
             return moment | {"errno": random.choice(NUMBERS)}
         case "vanish":
             return moment | {"vanish": random.choice(["removed", "a file"])}
+        case "read-only":
+            return {"by": "read-only"}
     return {"by": "tmpfs", "at": int(2 ** random.uniform(12, 19))}
 
 
@@ -72,9 +71,7 @@ def _meet(work: _prepared.Work, fault: Hurt) -> None:
     """Let an operation meet a fault, and look at what it leaves."""
     if "errno" in fault and not fault.get("once") and not _filters():
         fault = fault | {"once": True}
-    ended = work.victim(fault).wait()
-    if ended.how == "foreign":
-        raise Foreign(ended)
+    ended = work.met(fault)
     if ended.how == "killed":
         raise Lost(f"it died of a fault of the disk: {ended.said}")
     if "vanish" in fault:
@@ -90,8 +87,8 @@ def _filters() -> bool:
     return _seccomp.why_not() is None
 
 
-def _small_disk(work: _prepared.Work, faults: list[Hurt]) -> None:
-    """The same on a small disk of its own, in a process that alone can see it."""
+def _own_disk(work: _prepared.Work, faults: list[Hurt]) -> None:
+    """The same on a disk of its own, in a process that alone can see it."""
     work.folder.mkdir()
     _mounts.mount(work.folder)
     work.start()
@@ -100,11 +97,17 @@ def _small_disk(work: _prepared.Work, faults: list[Hurt]) -> None:
             _mounts.leave(work.folder, fault["at"])
             _meet(work, {"by": "none"})
             _mounts.leave(work.folder, 1 << 26)
+        elif fault["by"] == "read-only":
+            _mounts.read_only(work.folder, on=True)
+            _meet(work, {"by": "none"})
+            _mounts.read_only(work.folder, on=False)
+        else:
+            _meet(work, fault)
     work.go_on()
 
 
 def _heard(ended: Ended) -> None:
-    """What the process with the small disk found."""
+    """What the process with a disk of its own found."""
     kind = ended.where.split(" ")[0]
     if ended.how == "foreign" and kind in ("Lost", "Refused"):
         raise Lost(ended.said)
@@ -112,18 +115,12 @@ def _heard(ended: Ended) -> None:
         raise Foreign(ended)
 
 
-class Clocks(Attack):
+class Clocks(Interrupted):
     """The wall clock jumps by hours and days while an operation runs, and is perhaps killed."""
 
     name = "faults: clocks"
     counted = "faults"
     share = 2.0
-    seconds = 60.0
-    limited = False
-
-    def warm(self) -> None:
-        """What operations import."""
-        _prepared.warm()
 
     def draw(self, random: Random) -> Case:
         """An operation, and by how much the clock jumps at which of its readings."""
@@ -142,9 +139,7 @@ class Clocks(Attack):
         work = _prepared.Work(case["operation"], place.shared, place.scratch)
         work.start()
         hurt = case["hurt"] | {"clock": case["changes"]}
-        ended = work.victim(hurt).wait()
-        if ended.how == "foreign":
-            raise Foreign(ended)
+        ended = work.met(hurt)
         if hurt["by"] == "none" and ended.how != "done":
             raise Lost(f"it did not come to its end when the clock jumped: {ended.said}")
         work.look()

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import ClassVar
 
+from campaign import libraries
 from campaign.attack import Attack, Case, Lost, Place
 from campaign.attacks import (
     _mutate_binary,  # noqa: F401 (each registers its changes)
@@ -29,6 +30,7 @@ from campaign.attacks._doors_runs import RUN_DOORS
 from campaign.attacks._mutate import GENERIC, NEUTRAL, Around, Tree, mutated, read_tree, write_tree
 from campaign.attacks._secrets import BOMB, make_secrets
 from campaign.attacks._trial import fork_server
+from campaign.libraries import missing
 
 CHECKED = ("load", "hub")
 """Doors that compare a saved model with its checksums: a change is refused or has no effect. The
@@ -51,21 +53,32 @@ class FilesAttack(Attack):
     """What reads the files, as far as it is installed."""
 
     def __init__(self) -> None:
-        self.seeds = {s.name: s for s in ALL_SEEDS if s.group == self.group and s.possible}
+        ours = [s for s in ALL_SEEDS if s.group == self.group]
+        self.seeds = {s.name: s for s in ours if libraries.installed(s.needs)}
+        self._left_out = {s.name: str(missing(s.needs)) for s in ours if s.name not in self.seeds}
         self._trees: dict[str, Tree] = {}
         self._references: dict[str, list] = {}
 
     def possible(self) -> str | None:
         """Some format must be readable here."""
+        self.warm()
         return None if self.seeds else "no library is installed that reads these formats"
 
+    def left_out(self) -> dict[str, str]:
+        """Formats whose libraries are not installed or cannot be imported."""
+        return self._left_out
+
     def warm(self) -> None:
-        """Import the libraries that read, before processes are forked."""
-        # Arrow's allocator would start a thread of its own, and a fork might wait for its lock.
-        os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-        for name in ("ipot.own.open_data", "ipot.formats.vtk", *self.imports):
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
+        """Import the libraries that read, before processes are forked; without one of them its
+        formats are left out."""
+        for name in ("ipot.own.open_data", "ipot.formats.vtk"):
+            importlib.import_module(name)
+        for name in self.imports:
+            missing([name])
+        for seed in list(self.seeds.values()):
+            if why := missing(seed.needs):
+                self._left_out[seed.name] = why
+                del self.seeds[seed.name]
         if "xarray" in sys.modules:  # looks for what it can read with, once for each process
             importlib.import_module("xarray.backends.plugins").list_engines()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import time
@@ -12,45 +11,23 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from campaign.attack import Attack, Case, Lost, Place
-from campaign.attacks import _builds, _prepared
+from campaign.attack import Case, Lost, Place
+from campaign.attacks import _prepared
+from campaign.attacks._interrupted import Interrupted, draw_kill, draw_operation
 from campaign.attacks._operations import HERE, Train
-from campaign.attacks._victim import Ended, Foreign, Hurt, Victim, finish
+from campaign.attacks._victim import Ended, Hurt, Victim, finish
 from ipot.data.store import Store
 from ipot.recipes.running import resume, run
 
-WEIGHTS = {"train": 6, "fit": 5, "save": 5, "generate": 5, "seeds": 2, "compare": 1}
-"""How often each is drawn; the quick ones more often, all others once."""
 DAY = 86400.0
 
 
-def draw_operation(random: Random) -> str:
-    """The name of an operation."""
-    names = list(_prepared.operations())
-    return random.choices(names, [WEIGHTS.get(name, 1) for name in names])[0]
-
-
-def draw_kill(random: Random) -> Hurt:
-    """A moment and a signal; moments between events are rarer, since less happens there."""
-    number = random.choices([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], [6, 2, 2])[0]
-    by = random.choices(["event", "time", "size"], [6, 2, 2])[0]
-    if by == "size":
-        return {"by": by, "at": int(2 ** random.uniform(0, 17))}
-    return {"by": by, "at": round(random.random(), 4), "signal": int(number)}
-
-
-class Kills(Attack):
+class Kills(Interrupted):
     """One operation, killed once or several times before it may end."""
 
     name = "kills"
     counted = "kills"
     share = 6.0
-    seconds = 60.0
-    limited = False
-
-    def warm(self) -> None:
-        """What operations import."""
-        _prepared.warm()
 
     def draw(self, random: Random) -> Case:
         """An operation and its kills; sometimes the clock is another when it goes on."""
@@ -65,9 +42,7 @@ class Kills(Attack):
         work = _prepared.Work(case["operation"], place.shared, place.scratch)
         work.start()
         for hurt in case["changes"]:
-            ended = work.victim(hurt).wait()
-            if ended.how == "foreign":
-                raise Foreign(ended)
+            work.met(hurt)
             work.look()
             if days := hurt.get("aged"):
                 _age(work.folder, days * DAY)
@@ -81,25 +56,18 @@ def _age(folder: Path, seconds: float) -> None:
         os.utime(path, (when, when), follow_symlinks=False)
 
 
-class Pairs(Attack):
+class Pairs(Interrupted):
     """Two processes at once in one folder: one may be refused or wait, and nothing is damaged."""
 
     name = "kills: pairs"
     counted = "kills"
     share = 1.5
-    seconds = 60.0
-    limited = False
-
-    def warm(self) -> None:
-        """What operations import."""
-        _prepared.warm()
 
     def draw(self, random: Random) -> Case:
         """What they do, how much later the second begins, whether a run is there already, and how
         the first is killed."""
-        names = [n for n in _prepared.operations() if n not in ("compare", "train command")]
         return {
-            "operation": random.choices(names, [WEIGHTS.get(n, 1) for n in names])[0],
+            "operation": draw_operation(random, without=("compare", "train command")),
             "later": round(random.choice([0.0, random.random()]), 3),
             "changes": [
                 *([{"begun": draw_kill(random)}] if random.random() < 0.4 else []),
@@ -117,67 +85,24 @@ class Pairs(Attack):
         first = work.victim(hurts.get("first"))
         time.sleep(case["later"] * work.measured["seconds"])
         second = work.victim()
-        ends = [first.wait(), second.wait()]
-        for ended in ends:
-            if ended.how == "foreign":
-                raise Foreign(ended)
+        ends = [_prepared.ours(ended) for ended in (first.wait(), second.wait())]
         if "first" not in hurts and all(ended.how != "done" for ended in ends):
             raise Lost(f"neither of two processes came to its end: {[e.said for e in ends]}")
         work.look()
         work.go_on()
 
 
-class Builds(Attack):
-    """A process that is killed while it compiles: the next one has its library."""
-
-    name = "kills: builds"
-    counted = "kills"
-    share = 1.0
-    seconds = 60.0
-    limited = False
-
-    def possible(self) -> str | None:
-        """A library must be made once by a true compiler."""
-        return None if shutil.which("cc") or shutil.which("gcc") else "there is no C compiler"
-
-    def prepare(self, shared: Path) -> None:
-        """A library to be copied slowly, and how long that takes."""
-        _prepared.link(shared / "builds", _prepared.cached("builds", _builds.make))
-
-    def draw(self, random: Random) -> Case:
-        """One to three kills, perhaps of two processes that compile at once."""
-        kills = [draw_kill(random) for _ in range(random.choice([1, 1, 2, 3]))]
-        for kill in kills:
-            kill["two"] = random.random() < 0.3
-        return {"changes": [k for k in kills if k["by"] != "size"] or [draw_kill(random)]}
-
-    def run(self, case: Case, place: Place) -> None:
-        """Lost where a process that nobody disturbs is left without a library, or dies of one."""
-        measured = _builds.measured(place.shared / "builds")
-        cache = place.scratch / "cache"
-        work = _builds.work(place.shared / "builds", cache)
-        for hurt in case["changes"]:
-            victims = [Victim(work, place.scratch, hurt, measured)]
-            if hurt.get("two"):
-                victims.append(Victim(work, place.scratch))
-            for ended in [victim.wait() for victim in victims]:
-                if ended.how == "foreign":
-                    raise Foreign(ended)
-        time.sleep(0.1)  # compilers whose process was killed come to their own end
-        ended = Victim(work, place.scratch).wait()
-        if ended.how != "done":
-            raise Lost(f"no library after a kill: {ended.how}: {ended.said}")
-        _builds.left_behind(cache, measured["names"])
-
-
-class Together(Attack):
+class Together(Interrupted):
     """Two processes of one training, as `torchrun` starts them: one dies, all are started anew."""
 
     name = "kills: together"
     counted = "kills"
     share = 1.0
     seconds = 120.0
-    limited = False
+
+    def left_out(self) -> dict[str, str]:
+        """Training in two processes needs no library of its own."""
+        return {}
 
     def prepare(self, shared: Path) -> None:
         """A reference of two processes."""
@@ -185,9 +110,7 @@ class Together(Attack):
 
     def draw(self, random: Random) -> Case:
         """Which of them dies, and when."""
-        kill = draw_kill(random)
-        while kill["by"] == "size":
-            kill = draw_kill(random)
+        kill = draw_kill(random, sized=False)
         rank = random.randrange(2)
         # The second process writes nothing, so it has no events to be killed at.
         return {"changes": [kill | {"rank": rank} | ({"by": "time"} if rank else {})]}
@@ -252,4 +175,4 @@ def _make_together(folder: Path) -> None:
     (folder / _prepared.KEPT).write_text(json.dumps(found))
 
 
-ATTACKS = (Kills(), Pairs(), Builds(), Together())
+ATTACKS = (Kills(), Pairs(), Together())

@@ -63,7 +63,7 @@ def accelerate(model: M, *, training: bool = False, attention: str = "auto") -> 
 
 def for_answers(model: M) -> M:
     """A model accelerated for answers as autocast is now, kept for as long as the model lives and
-    made anew where its layers or hooks are others."""
+    made anew where its layers, their attributes or hooks are others."""
     from ipot.accelerate.twins import fingerprint
 
     target, known = _target(model, False, "auto"), fingerprint(model)
@@ -73,11 +73,7 @@ def for_answers(model: M) -> M:
         # Not the model itself, which would then live as long as this.
         kept[target] = known, None if made is model else made
     made = kept[target][1]
-    if made is None:
-        return model
-    if made.training != model.training:
-        made.train(model.training)
-    return made
+    return model if made is None else made
 
 
 def _target(model: nn.Module, training: bool, attention: str) -> Target | None:
@@ -86,7 +82,7 @@ def _target(model: nn.Module, training: bool, attention: str) -> Target | None:
 
     tensors = chain(model.parameters(), model.buffers())
     found = next((t for t in tensors if t.is_floating_point()), None)
-    if found is None:
+    if found is None or found.is_meta:
         return None
     products = found.dtype
     if torch.is_autocast_enabled(found.device.type) and products != torch.float64:
@@ -96,17 +92,18 @@ def _target(model: nn.Module, training: bool, attention: str) -> Target | None:
 
 def unchanged(model: nn.Module) -> list[str]:
     """The names of the layers with parameters that `accelerate` passes as they are."""
-    from ipot.accelerate.layers import QUICKER
+    from ipot.accelerate.layers import PARTS, QUICKER
+    from ipot.accelerate.twins import is_closed
 
     names: list[str] = []
 
-    def look(module: nn.Module, name: str) -> None:
-        if type(module) in QUICKER:
-            return
-        if any(True for _ in module.parameters(recurse=False)):
+    def look(module: nn.Module, name: str, known: bool, closed: bool) -> None:
+        closed = closed or is_closed(module)
+        known = not closed and (type(module) in QUICKER or (known and type(module) in PARTS))
+        if not known and any(True for _ in module.parameters(recurse=False)):
             names.append(name)
         for own, child in module.named_children():
-            look(child, f"{name}.{own}" if name else own)
+            look(child, f"{name}.{own}" if name else own, known, closed)
 
-    look(model, "")
+    look(model, "", False, False)
     return names

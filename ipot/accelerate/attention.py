@@ -15,6 +15,7 @@ kernel    ours in Triton, for few queries or few keys (`ipot.accelerate.cuda.att
 from __future__ import annotations
 
 import torch
+import torch.autograd.forward_ad as forward
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -22,7 +23,7 @@ from torch import Tensor
 from ipot.accelerate import cuda
 from ipot.accelerate.cpu import attention as native
 from ipot.accelerate.cpu import blockwise
-from ipot.accelerate.cpu.reach import available, exact, rounds
+from ipot.accelerate.cpu.interface import available, exact, rounds
 from ipot.accelerate.target import Target
 from ipot.nn.attention import attention as plain_attention
 from ipot.nn.attention import join_heads, split_heads
@@ -52,7 +53,8 @@ def path_of(
         trained = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
         if heads and blockwise.pays(query, key, heads, trained=trained, narrow=narrow):
             return "blocks"
-        return "plain" if trained else "fused"
+        # Nor has the fused operator derivatives in forward mode.
+        return "plain" if trained or forward._current_level >= 0 else "fused"
     # Rows of whole 16 bytes: others must not be loaded asynchronously.
     fits = query.dtype == torch.bfloat16 and not (query.shape[-1] % 8 or key.shape[-1] % 8)
     if heads:

@@ -108,11 +108,16 @@ def encode(
     takes_chunks = any(isinstance(child, QuickInducingPoints) for child in model.children())
     if not takes_chunks or (batch.values.device == device and not many):
         return model.encode(prepare(batch))
-    return model.encode(_streamed(batch, prepare, at_once))
+    try:
+        return model.encode(_streamed(batch, prepare, at_once))
+    except (TypeError, AttributeError):
+        # It does something with its inputs before the encoder, which chunks do not let it.
+        return model.encode(prepare(batch))
 
 
 def _streamed(batch: Batch, prepare: Callable[[Batch], Batch], at_once: int | None) -> Any:
-    """A batch whose points, values and mask are made when an encoder asks for them."""
+    """A batch whose points, values and mask are made when an encoder asks for them. Whatever else
+    a model does with these, or with the queries, fails."""
     bare = without_queries(batch)
 
     def prepared(points: Tensor, values: Tensor, mask: Tensor | None) -> Any:
@@ -121,10 +126,15 @@ def _streamed(batch: Batch, prepare: Callable[[Batch], Batch], at_once: int | No
 
     rows = (batch.points, batch.values, batch.point_mask)
     inputs = Streamed(rows, batch.parameters, prepared, at_once)
-    facts: dict[str, Any] = {f.name: getattr(bare, f.name) for f in fields(bare)}
+    rest = {n: getattr(bare, n) for n in ("points", "values", "point_mask")}
+    first: dict[str, Any] = {n: None if t is None else t[:, :1] for n, t in rest.items()}
+    seen = prepare(replace(bare, **first))
+    facts: dict[str, Any] = {f.name: getattr(seen, f.name) for f in fields(seen)}
+    facts |= dict.fromkeys(("points", "values", "queries"), inputs)
+    facts["point_mask"] = None if batch.point_mask is None else inputs
     # Not a checked batch: what stands for its tensors has no sizes to check.
     stand_in: Any = object.__new__(Batch)
-    for name, value in (facts | {"points": inputs, "values": inputs, "point_mask": None}).items():
+    for name, value in facts.items():
         object.__setattr__(stand_in, name, value)
     return stand_in
 

@@ -9,7 +9,7 @@ import torch
 
 from ipot.accelerate import cuda
 from ipot.accelerate.cpu.build import why_not_bf16
-from ipot.accelerate.cpu.reach import available
+from ipot.accelerate.cpu.interface import available
 
 ATTENTION = ("auto", "plain", "fused", "native", "halves", "blocks", "kernel")
 """Ways to compute attention; see `ipot.accelerate.attention`."""

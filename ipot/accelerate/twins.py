@@ -1,13 +1,16 @@
 """A second model of the same parameters, some of whose layers compute them in another way.
 
 The twin of a module has its parameters, buffers and hooks, the very same objects, and children of
-its own. A layer that nobody knows to make quicker passes unchanged, and so does everything inside
-a module whose `forward` was replaced on the instance.
+its own. Hooks are called with the module and not with its twin. A layer that nobody knows to make
+quicker passes unchanged, and so does everything inside a module whose `forward` was replaced on the
+instance, or that was compiled by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,26 +32,70 @@ Quicker = Callable[[nn.Module], type[nn.Module] | None]
 """The class that takes the place of a module's own, None to leave it."""
 
 
-def twin(module: nn.Module, quicker: Quicker, target: Target) -> nn.Module:
-    """The twin of a module for a target, or the module itself where nothing in it changes."""
-    if "forward" in vars(module):
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+def twin(
+    module: nn.Module,
+    quicker: Quicker,
+    target: Target,
+    known: dict[nn.Module, nn.Module] | None = None,
+) -> nn.Module:
+    """The twin of a module for a target, or the module itself where nothing in it changes. One
+    that stands in several places has one twin, which `known` remembers."""
+    known = {} if known is None else known
+    if module not in known:
+        known[module] = _twin(module, quicker, target, known)
+    return known[module]
+
+
+def is_closed(module: nn.Module) -> bool:
+    """True if a module computes by something else than the `forward` of its class."""
+    return "forward" in vars(module) or module._compiled_call_impl is not None
+
+
+def _twin(
+    module: nn.Module, quicker: Quicker, target: Target, known: dict[nn.Module, nn.Module]
+) -> nn.Module:
+    if is_closed(module):
         return module
     children = {
-        name: None if child is None else twin(child, quicker, target)
+        name: None if child is None else twin(child, quicker, target, known)
         for name, child in module._modules.items()
     }
-    own = quicker(module)
+    # One that is accelerated already may be so for something else.
+    own = type(module) if isinstance(module, Accelerated) else quicker(module)
     same = all(children[name] is child for name, child in module._modules.items())
     if own is None and same:
         return module
     kind = own or type(module)
-    made: Any = kind.__new__(kind)
+    made: Any = object.__new__(kind)
     vars(made).update(vars(module))
     vars(made)["_modules"] = children
+    for name in HOOKS:
+        if hooks := vars(module)[name]:
+            told = {key: _telling(hook, module) for key, hook in hooks.items()}
+            vars(made)[name] = OrderedDict(told)
     if isinstance(made, Accelerated):
         made.target = target
         made.start()
     return made
+
+
+def _telling(hook: Callable[..., Any], module: nn.Module) -> _Telling:
+    """A hook of a twin that is told of the module."""
+    return hook if isinstance(hook, _Telling) else _Telling(hook, module)
+
+
+class _Telling:
+    """A hook that is called with one module, whichever calls it. It does not keep that alive."""
+
+    def __init__(self, hook: Callable[..., Any], module: nn.Module) -> None:
+        self.hook, self.module = hook, weakref.ref(module)
+
+    def __call__(self, twin: nn.Module, *rest: Any) -> Any:
+        module = self.module()
+        return self.hook(twin if module is None else module, *rest)
 
 
 def hooked(*modules: nn.Module) -> bool:
@@ -63,7 +110,7 @@ def hooked(*modules: nn.Module) -> bool:
 
 def is_plain(module: nn.Module, *kinds: type[nn.Module]) -> bool:
     """True if a module is of exactly one of these classes, with its own `forward` and no hooks."""
-    return type(module) in kinds and "forward" not in vars(module) and not hooked(module)
+    return type(module) in kinds and not is_closed(module) and not hooked(module)
 
 
 def are_plain_layers(*layers: nn.Module) -> bool:
@@ -76,10 +123,20 @@ def are_plain_layers(*layers: nn.Module) -> bool:
 
 
 def fingerprint(model: nn.Module) -> tuple[Any, ...]:
-    """What the choice of layers depends on: it changes when a layer is replaced or hooked."""
+    """What a twin was made of: it changes when a layer is replaced, hooked, or given another
+    attribute. A twin holds on to all of it but the modules, so that no place is given to others."""
 
-    def facts() -> Iterator[Any]:
-        for m in model.modules():
-            yield id(m), type(m), "forward" in vars(m), hooked(m)
-
-    return tuple(facts())
+    # Without `modules()`, whose names take as long again: a small question is answered in less than
+    # a millisecond.
+    found: list[Any] = [torch.nn.modules.module._has_any_global_hook()]
+    left = [model]
+    while left:
+        module = left.pop()
+        own = vars(module)
+        found.append(type(module))
+        found += map(id, own.values())
+        found += [None if p is None else p.dtype for p in own["_parameters"].values()]
+        for name in HOOKS:
+            found += own[name]
+        left += [child for child in own["_modules"].values() if child is not None]
+    return tuple(found)

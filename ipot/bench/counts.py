@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from ipot.bench.plain import forward, plainly
+from ipot.bench.plain_model import forward, plainly
 from ipot.models.base import Operator
 from ipot.samples import Batch
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import torch
 
-from ipot.bench.clock import Memory, Timing, peak_of, time_calls
 from ipot.bench.counts import Work
+from ipot.bench.measuring import Memory, Terms, Timing, forget, peak_of, time_calls
 from ipot.bench.rows import OURS, PLAIN, Row, with_ratios
-from ipot.bench.terms import Terms, forget
 from ipot.errors import DataError, Unsupported
 from ipot.problems.base import Problem
 

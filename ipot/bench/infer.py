@@ -10,16 +10,14 @@ import torch
 from torch import Tensor
 
 from ipot import registry
-from ipot.accelerate import accelerate
-from ipot.bench import plain
-from ipot.bench.clock import free_memory, peak_of, time_calls
+from ipot.accelerate import accelerate, replay
+from ipot.bench import plain_model
 from ipot.bench.counts import Work, inference_work
+from ipot.bench.measuring import Terms, forget, free_memory, peak_of, time_calls
 from ipot.bench.rows import OURS, PLAIN, Row, lacks, with_ratios
 from ipot.bench.samples import check_room, random_question
-from ipot.bench.terms import Terms, forget
 from ipot.device import out_of_memory
-from ipot.errors import DataError, IpotError, UnknownName, Unsupported
-from ipot.evaluation import replay
+from ipot.errors import DataError, IpotError, UnknownName, Unsupported, shown
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
 from ipot.recipes import systems
@@ -60,7 +58,9 @@ def rivals(words: str) -> list[str]:
     for name in names:
         if name != PLAIN and name not in registry.names("models"):
             known = ", ".join([PLAIN, *registry.names("models")])
-            raise UnknownName(f"unknown version {name!r} in --against. Known: {known}; or none")
+            raise UnknownName(
+                f"unknown version {shown(name)} in --against. Known: {known}; or none"
+            )
     return [name for name in names if name != "ipot"]
 
 
@@ -151,8 +151,8 @@ def answer(
 
     @torch.inference_mode()
     def slowly(batch: Batch) -> Tensor:
-        with plain.plainly():
-            return plain.forward(model, batch)
+        with plain_model.plainly():
+            return plain_model.forward(model, batch)
 
     return slowly if plainly else ours
 

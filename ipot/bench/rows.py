@@ -13,9 +13,8 @@ from typing import Any
 import torch
 
 from ipot.accelerate.cpu.build import why_not, why_not_bf16
-from ipot.bench.ceilings import Ceilings
-from ipot.bench.clock import Memory, Timing
 from ipot.bench.counts import Work
+from ipot.bench.measuring import Ceilings, Memory, Timing
 from ipot.run_folder import environment
 
 FORMAT = 1
@@ -70,7 +69,7 @@ class Row:
     difference: float | None = None
     """Of its answer or its first loss from the plain version's, relative."""
     gradient_difference: float | None = None
-    """The same of the gradient of its first step."""
+    """Of the gradient of its first step from the plain version's, relative."""
     reason: str = ""
     """Why there are no numbers."""
     notes: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ipot.bench.clock import free_memory
+from ipot.bench.measuring import free_memory
 from ipot.data.dataset import Ragged, Stacked
 from ipot.errors import DataError, UnknownName
 from ipot.problems import _unit_cells
@@ -73,7 +73,7 @@ def random_samples(problem: Problem, count: int, *, seed: int = 0) -> Stacked:
 
 
 def own_meshes(data: Stacked) -> Stacked:
-    """The same samples, with points and queries of its own for each, and nothing known of grids."""
+    """The samples with points and queries of its own for each, and nothing known of grids."""
     whole = data.data
 
     def own(tensor: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ def own_meshes(data: Stacked) -> Stacked:
 
 
 def uneven(data: Stacked, spread: float | int, *, seed: int = 0) -> Ragged:
-    """The same samples in sizes from 1 - spread to 1 + spread times their own, as many rows in all.
+    """The samples in sizes from 1 - spread to 1 + spread times their own, as many rows in all.
 
     A smaller sample has lost its last rows, a larger one has its first rows again: what is timed
     does not depend on where points lie. Queries at the points of a sample are as many as those.

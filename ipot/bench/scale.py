@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ipot.bench.infer import Question, measure_inference
+from ipot.bench.measuring import Terms
 from ipot.bench.rows import OURS, PLAIN, Row
 from ipot.bench.samples import check_count
-from ipot.bench.terms import Terms
 from ipot.errors import DataError
 
 VERSIONS = (PLAIN, "transformer")

@@ -15,11 +15,11 @@ import tyro
 
 from ipot import files, registry
 from ipot.bench import generate, infer, scale, train
+from ipot.bench.measuring import SECONDS, Terms, check_device, check_seconds
 from ipot.bench.rows import PLAIN, Report, Row, geometric_mean
 from ipot.bench.samples import check_count
-from ipot.bench.terms import SECONDS, Terms, check_device, check_seconds
 from ipot.commands.common import parse, say, show, small_if_asked
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.recipes.experiment import experiment
 from ipot.recipes.paper import TABLE
 from ipot.report.style import SUFFIXES
@@ -181,7 +181,7 @@ def main(arguments: list[str]) -> int:
     name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if name not in TASKS:
         helped = name in ("-h", "--help")
-        unknown = f"ipot bench: unknown {name!r}\n\n" if name and not helped else ""
+        unknown = f"ipot bench: unknown {shown(name)}\n\n" if name and not helped else ""
         print(unknown + cleandoc(ABOUT), file=sys.stdout if helped else sys.stderr)
         raise SystemExit(0 if helped else 2)
     kind, task = TASKS[name]
@@ -306,7 +306,7 @@ def _check_file(path: Path | None, suffixes: tuple[str, ...] = ()) -> None:
 
 def _show(report: Report, flags: Any) -> None:
     from ipot.report import benchmarks, plots, tables
-    from ipot.report.scaling import scaling
+    from ipot.report.benchmarks import scaling
 
     if flags.json is not None:
         files.write_json(flags.json, report.as_dict())

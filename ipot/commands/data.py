@@ -11,6 +11,7 @@ from typing import Annotated
 import tyro
 
 from ipot.commands.common import emit, parse, show
+from ipot.errors import shown
 from ipot.formats import Inventory
 from ipot.own.open_data import inspect_data
 from ipot.report import tables
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> int:
     name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if name != "inspect":
         helped = name in ("-h", "--help")
-        unknown = f"ipot data: unknown {name!r}\n\n" if name and not helped else ""
+        unknown = f"ipot data: unknown {shown(name)}\n\n" if name and not helped else ""
         print(unknown + cleandoc(ABOUT), file=sys.stdout if helped else sys.stderr)
         raise SystemExit(0 if helped else 2)
     flags = parse(Inspect, rest, "data inspect")

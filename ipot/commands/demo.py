@@ -13,7 +13,7 @@ from ipot.commands.common import Folder, Generation, emit, parse, say, show
 from ipot.data.dataset import Dataset
 from ipot.data.statistics import mean_field
 from ipot.data.store import Store
-from ipot.device import choose
+from ipot.device import choose, use_quickest
 from ipot.errors import RunError
 from ipot.evaluation.predict import predict
 from ipot.lock import locked
@@ -24,7 +24,6 @@ from ipot.recipes.running import restore, run
 from ipot.recipes.studies import Answer, Question, answer, guess_error, seen_test_data
 from ipot.report import plots, tables
 from ipot.samples import Sample, collate
-from ipot.threads import use_quickest
 from ipot.training.objective import RelativeL2
 
 FRACTIONS = (1.0, 0.5, 0.25)

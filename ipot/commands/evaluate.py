@@ -14,8 +14,7 @@ from ipot.api import load
 from ipot.commands.common import Folder, Generation, emit, parse, show
 from ipot.data.store import Store
 from ipot.errors import DataError, Unsupported
-from ipot.evaluation.evaluate import Scores
-from ipot.evaluation.references import leads
+from ipot.evaluation.evaluate import Scores, leads
 from ipot.own.open_data import open_as_trained
 from ipot.recipes.studies import Answer, Question, ask_model
 from ipot.surrogate.surrogate import Surrogate

@@ -21,6 +21,8 @@ from ipot.data.guard import trial
 from ipot.errors import DataError
 
 AXES = ("t", "phi", "theta")
+SCALES = "DIMENSION_LIST"
+"""The attribute in which HDF5 keeps what is attached to the axes of an array."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,34 @@ def _task(path: Path, file: h5py.File, name: str, frames: int) -> h5py.Dataset:
     return task
 
 
+def _attached(path: Path, task: h5py.Dataset, axis: int) -> h5py.Dataset | None:
+    """The first data set that is attached to an axis as its scale.
+
+    The attribute is read here and not by `task.dims`: HDF5's own functions take its type for
+    granted and crash on another one.
+    """
+    if SCALES not in task.attrs:
+        return None
+    about = task.attrs.get_id(SCALES)
+    inner = h5py.check_vlen_dtype(about.dtype)
+    known = inner is not None and h5py.check_ref_dtype(inner) is h5py.Reference
+    if not known or about.shape != (task.ndim,):
+        raise DataError(
+            f"{path}: the attribute {SCALES} of {task.name} must hold references to the scales of "
+            f"its {task.ndim} axes, got {about.dtype} of shape {about.shape}: fetch or write the "
+            "file again."
+        )
+    references = task.attrs[SCALES][axis]
+    scale = task.file[references[0]] if len(references) else None
+    if scale is not None and not isinstance(scale, h5py.Dataset):
+        raise DataError(f"{path}: the scale of axis {axis} of {task.name} is no array")
+    return scale
+
+
 def _scale(path: Path, task: h5py.Dataset, axis: int) -> np.ndarray:
     """The first scale that is attached to an axis."""
-    dimension = task.dims[axis]
-    values = np.ravel(dimension[0][...]) if len(dimension) else np.empty(0)
+    scale = _attached(path, task, axis)
+    values = np.empty(0) if scale is None else np.ravel(scale[...])
     if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
         raise DataError(
             f"the scale of axis {axis} ({AXES[axis]}) of {task.name} in {path} must hold finite "

@@ -18,7 +18,7 @@ from scipy.spatial import Delaunay, KDTree, QhullError
 from torch import Tensor
 
 from ipot.data.dataset import Dataset, Ragged, Stacked
-from ipot.errors import DataError, UnknownName, Unsupported
+from ipot.errors import DataError, UnknownName, Unsupported, shown
 from ipot.spec import Spec
 
 METHODS = ("linear", "cubic", "nearest")
@@ -31,7 +31,7 @@ Array = np.ndarray
 def check(method: str) -> None:
     """Refuse a method that there is not."""
     if method not in METHODS:
-        raise UnknownName(f"unknown way to fill {method!r}. Known: {', '.join(METHODS)}")
+        raise UnknownName(f"unknown way to fill {shown(method)}. Known: {', '.join(METHODS)}")
 
 
 def fill(data: Dataset, view: View, spec: Spec, method: str) -> Dataset:

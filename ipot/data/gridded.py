@@ -8,7 +8,6 @@ xarray and what it reads with are the extra `weather`: they are imported when a 
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import importlib
 import importlib.util
@@ -20,7 +19,7 @@ from typing import Any
 
 from ipot.data.guard import grib, trial
 from ipot.data.guard import zarr as stores
-from ipot.data.guard.hdf5 import READ
+from ipot.data.guard.hdf5 import READ, but_for_memory
 from ipot.data.guard.paths import file_or_folder, refuse_leaving, regular_file, shown
 from ipot.errors import DataError
 
@@ -145,6 +144,8 @@ def look(path: str, kind: str, parameter: int | None) -> None:
     """Open a file as `open_file` does and read it through, up to a bound; for a child process."""
     try:
         parts = [_opened(Path(path), kind, parameter)]
+    except MemoryError:
+        raise
     except Exception:
         if kind != "GRIB":
             raise
@@ -155,5 +156,5 @@ def look(path: str, kind: str, parameter: int | None) -> None:
         for array in part.variables.values():
             budget -= array.nbytes
             if budget > 0:
-                with contextlib.suppress(Exception):
+                with but_for_memory():
                     array.to_numpy()

@@ -6,6 +6,7 @@ h5py, with their axes turned back into MATLAB's order. Errors are those of the l
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,9 +15,11 @@ from typing import Any, Literal
 import numpy as np
 
 from ipot.data.guard import trial
+from ipot.data.guard.hdf5 import READ
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 USERBLOCK = 512
+PRELOAD = ("scipy.io",)
 # Text, offset of the subsystem's data (none), version 2.0, and the mark of little-endian order.
 HEADER = b"MATLAB 7.3 MAT-file, written by ipot, HDF5 schema 1.00 .".ljust(116) + bytes(8)
 HEADER += struct.pack("<H2s", 0x0200, b"IM")
@@ -36,7 +39,19 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
     from scipy.io import whosmat
 
     _check_length(path)
+    trial.tried("ipot.data.matlab:look", path)
     return {name: tuple(shape) for name, shape, _ in whosmat(str(path), appendmat=False)}
+
+
+def look(path: str) -> None:
+    """Read a file of MATLAB 5 through, up to a bound; for a child process, since the sizes in it
+    may be any."""
+    budget, names = READ, []
+    for name, shape in shapes(Path(path)).items():
+        budget -= 8 * math.prod(shape)
+        if budget > 0:
+            names.append(name)
+    _read_scipy(Path(path), names, None)
 
 
 def load(path: Path, names: Sequence[str], rows: slice | None) -> dict[str, Any]:

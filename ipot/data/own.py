@@ -32,7 +32,7 @@ from ipot.data.own_layout import Layout
 from ipot.data.own_samples import held, listed, refuse_weights, structure
 from ipot.data.own_times import snapped, step_of
 from ipot.data.own_units import CHANNELS, carried, scaled_samples, with_places
-from ipot.errors import DataError, UnknownName
+from ipot.errors import DataError, UnknownName, shown
 from ipot.samples import Sample
 from ipot.spec import Spec
 
@@ -163,10 +163,13 @@ class Dataset:
 
     @classmethod
     def from_samples(cls, samples: Iterable[Sample] = (), **facts: Any) -> Dataset:
-        """Samples as they are; the keywords are those of `from_arrays` that name and describe."""
+        """Samples as they are; the keywords are those of `from_arrays` that name and describe.
+
+        Samples of data sets with different offsets or scales are brought to common ones.
+        """
         if unknown := [name for name in facts if name not in FACTS]:
             raise UnknownName(
-                f"Dataset.from_samples has no argument {', '.join(map(repr, unknown))}. Besides "
+                f"Dataset.from_samples has no argument {', '.join(map(shown, unknown))}. Besides "
                 f"samples it takes {', '.join(FACTS)}"
             )
         samples = listed(samples)
@@ -179,7 +182,7 @@ class Dataset:
             history=history if is_whole(history) else 0,
             geographic=geographic is True,
         )
-        samples = [replace(s, index=i, times=times) for i, s in enumerate(samples)]
+        samples = [replace(s, index=i, times=times, units=None) for i, s in enumerate(samples)]
         return cls.of(held(samples), layout=layout, **facts)._with_units(facts.get("units"))
 
     @classmethod
@@ -200,7 +203,7 @@ class Dataset:
         """Samples that are a data set already, with the facts that are found in them or told."""
         first, name, geographic = data[0], text("name", name), flag("geographic", geographic)
         if not is_whole(history) or history < 0:
-            raise DataError(f"history must be a whole number of frames, got {history!r}")
+            raise DataError(f"history must be a whole number of frames, got {shown(history)}")
         scalars = 0 if first.parameters is None else len(first.parameters)
         outputs = named("outputs", outputs, first.truth.shape[-1], "target")
         refuse_weights(data)
@@ -241,7 +244,9 @@ class Dataset:
 
     def __getitem__(self, index: Any) -> Any:
         if is_row(index) or not isinstance(index, slice | Iterable) or isinstance(index, str):
-            return self.data[row(index, len(self))]
+            found = self.data[row(index, len(self))]
+            units = self.layout.scalings()
+            return replace(found, units=units) if units else found
         return self.select(index)
 
     def __iter__(self) -> Iterator[Sample]:
@@ -256,12 +261,17 @@ class Dataset:
         """The same places counted from another origin, as a model counts them."""
         return self.like(replace(self.layout, origin=origin))
 
-    def like(self, layout: Layout) -> Dataset:
-        """The same samples in the units of another layout, as a model counts them."""
+    def like(self, layout: Layout, *, wide: Sequence[str] = ()) -> Dataset:
+        """The same samples in the units of another layout, as a model counts them.
+
+        Tensors of `wide` names stay in float64 where their units change: what is tiny or huge in
+        those of the model is neither zero nor infinite then.
+        """
         names = ("points", "queries", *CHANNELS)
         if all(layout.scaling(n) == self.layout.scaling(n) for n in names):
             return self
-        samples, own = carried(self.data, self.spec, self.layout, layout), self.layout
+        samples = carried(self.data, self.spec, self.layout, layout, wide)
+        own = self.layout
         for name in names:
             own = own.with_scaling(name, layout.scaling(name))
         return Dataset(held(samples), self.spec, own)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ipot.data.outliers import warn_outliers, warn_vanished
 from ipot.data.scaling import Scaling, Span, power_of_two, scaling_of, spans
 from ipot.errors import DataError
 from ipot.memory import SMALL, free_memory, refuse_too_large
@@ -167,6 +168,8 @@ def column(name: str, given: Any, ranks: tuple[int, ...], shared_rank: int | Non
         refuse_large(name, sum(a.size for a in arrays))
         scaling = _scaling(name, arrays, arrays[0].ndim == ranks[0])
         each = tuple(tensor(f"{name}[{i}]", a, scaling) for i, a in enumerate(arrays))
+        if name == "targets" and not (scaling and any(scaling.offset)):
+            warn_vanished(arrays, each)
         if len({t.shape for t in each}) == 1:
             return Column(name, stacked=torch.stack(each), scaling=scaling)
         return Column(name, each=each, scaling=scaling)
@@ -183,7 +186,10 @@ def column(name: str, given: Any, ranks: tuple[int, ...], shared_rank: int | Non
             + ("" if shared_rank is None else f", or {shared_rank} in all where samples share it")
         )
     scaling = _scaling(name, [found], found.ndim - 1 == ranks[0])
-    return Column(name, stacked=tensor(name, found, scaling), scaling=scaling)
+    stacked = tensor(name, found, scaling)
+    if name == "targets" and not (scaling and any(scaling.offset)):
+        warn_vanished(found, stacked)
+    return Column(name, stacked=stacked, scaling=scaling)
 
 
 def _scaling(name: str, arrays: Sequence[np.ndarray], flat: bool) -> Scaling | None:
@@ -201,7 +207,9 @@ def _scaling(name: str, arrays: Sequence[np.ndarray], flat: bool) -> Scaling | N
     if name == "weights" and found is not None:  # only their ratios count
         scale = power_of_two(float(found[0].largest))
         return None if scale == 1 else Scaling((0.0,), (scale,))
-    return scaling_of(name, found)
+    scaling = scaling_of(name, found)
+    warn_outliers(name, arrays, found, scaling)
+    return scaling
 
 
 def same_count(columns: Sequence[Column]) -> int:

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own_arrays import array, is_listed, spans_of
-from ipot.data.own_given import is_whole, items, shown, text
+from ipot.data.own_given import is_whole, items, text
 from ipot.data.scaling import HELD, Scaling, Span, middle, power_of_two
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.spec import Bounds
 
 BESIDE = 1e20

@@ -18,7 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from ipot.data.own_arrays import array, has_axes, refuse_large
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 
 LARGEST_SEED = 2**63 - 1
 MOST_STEPS = 1_000_000
@@ -48,11 +48,13 @@ def units_of(units: Any, outputs: Sequence[str]) -> tuple[str, ...]:
     if units is None:
         return ()
     if not isinstance(units, Mapping):
-        raise DataError(f"units must be a mapping like {{{outputs[0]!r}: 'K'}}, got {shown(units)}")
+        raise DataError(
+            f"units must be a mapping like {{{shown(outputs[0])}: 'K'}}, got {shown(units)}"
+        )
     for name, unit in units.items():
         if not isinstance(unit, str):
             raise DataError(
-                f"units: that of {name!r} must be text like 'K' or 'm s-1', got {shown(unit)}"
+                f"units: that of {shown(name)} must be text like 'K' or 'm s-1', got {shown(unit)}"
             )
     return tuple(units.get(output, "") for output in outputs) if units else ()
 
@@ -61,7 +63,7 @@ def refuse_unknown_units(units: Any, channels: Sequence[str]) -> None:
     """Refuse units of what is no channel: a slip of the pen would else leave one without."""
     if unknown := [name for name in units or () if name not in channels]:
         raise DataError(
-            f"units: there is no channel {', '.join(map(repr, unknown))}. The channels are "
+            f"units: there is no channel {', '.join(map(shown, unknown))}. The channels are "
             f"{', '.join(channels)}; inputs=[...] and outputs=[...] give them names."
         )
 
@@ -189,14 +191,3 @@ def near(missing: Path) -> str:
     found = difflib.get_close_matches(missing.name.lower(), alike, n=3, cutoff=0.6)
     said = ", ".join(str(folder / alike[name]) for name in found)
     return f" Did you mean {said}?" if said else ""
-
-
-def shown(given: Any) -> str:
-    """Something unexpected, in a few words."""
-    try:
-        said = repr(given)
-    except Exception:  # objects of other libraries raise what they like
-        return f"a {type(given).__name__}"
-    if isinstance(given, str | int | float | None) or len(said) <= 40:
-        return said if len(said) <= 80 else f"{said[:77]}..."
-    return f"a {type(given).__name__}"

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ipot.data.scaling import Scaling
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class Layout:
                 settings[name] = tuple(float(v) for v in value)
             else:
                 wanted = "true or false" if kinds[name] is bool else "a list of numbers"
-                raise DataError(f"layout: {name} must be {wanted}, got {value!r}")
+                raise DataError(f"layout: {name} must be {wanted}, got {shown(value)}")
         return cls(**settings)
 
 

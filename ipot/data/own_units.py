@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,18 +10,17 @@ import torch
 from torch import Tensor
 
 from ipot.data.dataset import Ragged, Stacked
+from ipot.data.outliers import warn_outliers, warn_vanished
 from ipot.data.own_arrays import array, is_listed, spans_of
 from ipot.data.own_facts import place_scalings
 from ipot.data.own_layout import Layout
-from ipot.data.scaling import FAR, HELD, Scaling, Span, scaling_of
+from ipot.data.scaling import FAR, HELD, LOST, Scaling, Span, scaling_of
 from ipot.errors import DataError
 from ipot.samples import Sample
 from ipot.spec import Spec
 
 CHANNELS = {"values": "inputs", "targets": "outputs", "parameters": "parameters"}
 """Columns of a sample whose channels have units, and what a `Spec` calls their names."""
-LOST = 1e-3
-"""Of the spread in training that numbers may be rounded by before they are refused."""
 
 
 def with_places(layout: Layout, points: Any, queries: Any, *, geographic: bool) -> Layout:
@@ -39,15 +38,24 @@ def scaled_samples(
     samples: Sequence[Sample], layout: Layout, *, history: int, geographic: bool
 ) -> tuple[list[Sample], Layout]:
     """Samples in float32, with the changes of units that their numbers need."""
+    units = samples[0].units
+    if units and all(s.units == units for s in samples):
+        for name, scaling in units.items():
+            if name != "queries" or scaling != units.get("points"):
+                layout = layout.with_scaling(name, scaling)
+        return converted(samples, {}), layout
+    samples = _as_given(samples)
     points = [s.points for s in samples] if len(samples[0].points) else None
     layout = with_places(layout, points, [s.queries for s in samples], geographic=geographic)
     found: dict[str, list[Span] | None] = {}
+    looked_at: dict[str, Any] = {}
     for name in CHANNELS:
         columns = [getattr(s, name) for s in samples]
         found[name] = None
         if columns[0] is not None and columns[0].shape[-1]:
             arrays = [array(f"{name} of samples[{i}]", c) for i, c in enumerate(columns)]
             found[name] = spans_of(name, arrays, columns[0].shape[-1])
+            looked_at[name] = arrays, found[name]
     past, targets = [], found["targets"]
     if history and found["values"] is not None and targets is not None:
         # An answer becomes an input again: a field has the same units in all of its frames.
@@ -60,9 +68,37 @@ def scaled_samples(
         scalings["values"] = _behind(scalings["targets"], len(past), scalings["values"], found)
     for name in CHANNELS:
         layout = layout.with_scaling(name, scalings[name])
+    for name, (arrays, spans) in looked_at.items():
+        warn_outliers(name, arrays, spans, scalings[name])
     changes: dict[str, Change] = {}
     changes |= {n: (None, layout.scaling(n)) for n in ("points", "queries", *CHANNELS)}
-    return converted(samples, changes), layout
+    made, scaling = converted(samples, changes), scalings["targets"]
+    if looked_at.get("targets") and not (scaling and any(scaling.offset)):
+        warn_vanished(looked_at["targets"][0], [s.truth for s in made])
+    return made, layout
+
+
+def _as_given(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """Samples in the units that their numbers were given in, in float64 where those changed."""
+    if not any(s.units for s in samples):
+        return samples
+    # Those that share units also share tensors, as of a mesh: they are changed together.
+    together: list[tuple[Any, list[int]]] = []
+    for i, sample in enumerate(samples):
+        same = next((rows for units, rows in together if units == sample.units), None)
+        if same is None:
+            together.append((sample.units, [i]))
+        else:
+            same.append(i)
+    found = list(samples)
+    for units, rows in together:
+        changes: dict[str, Change] = {n: (scaling, None) for n, scaling in (units or {}).items()}
+        if not changes:
+            continue
+        some = converted([samples[i] for i in rows], changes, wide=tuple(changes))
+        for i, sample in zip(rows, some, strict=True):
+            found[i] = replace(sample, units=None)
+    return found
 
 
 def _cut(spans: list[Span], count: int) -> tuple[list[Span], list[Span] | None]:
@@ -88,16 +124,18 @@ Change = tuple[Scaling | None, Scaling | None]
 """The units that numbers are in, and those that they are to be in."""
 
 
-def converted(samples: Sequence[Sample], changes: dict[str, Change]) -> list[Sample]:
+def converted(
+    samples: Sequence[Sample], changes: dict[str, Change], wide: Sequence[str] = ()
+) -> list[Sample]:
     """Samples in float32 and other units; tensors that samples share are changed once, and stay
-    shared."""
+    shared. Those of `wide` names stay in float64."""
     kept: dict[tuple[int, Change], Tensor] = {}
 
     def one(name: str, given: Tensor) -> Any:
         change = changes.get(name, (None, None))
         key = id(given), change
         if key not in kept:
-            kept[key] = _changed(name, given, *change)
+            kept[key] = _changed(name, given, *change, wide=name in wide)
         return kept[key]
 
     names = ("points", "queries", *CHANNELS, "weights")
@@ -109,8 +147,10 @@ def converted(samples: Sequence[Sample], changes: dict[str, Change]) -> list[Sam
     ]
 
 
-def carried(data: Stacked | Ragged, spec: Spec, own: Layout, other: Layout) -> list[Sample]:
-    """Samples in the units of another layout, by way of float64."""
+def carried(
+    data: Stacked | Ragged, spec: Spec, own: Layout, other: Layout, wide: Sequence[str] = ()
+) -> list[Sample]:
+    """Samples in the units of another layout, by way of float64; `wide` names stay in it."""
     changes: dict[str, Change] = {}
     for name in ("points", "queries", *CHANNELS):
         before, after = own.scaling(name), other.scaling(name)
@@ -119,7 +159,19 @@ def carried(data: Stacked | Ragged, spec: Spec, own: Layout, other: Layout) -> l
         if name in CHANNELS:
             _refuse_lost(name, getattr(spec, CHANNELS[name]), data, before, other)
         changes[name] = before, after
-    return converted([data[i] for i in range(len(data))], changes)
+    return converted([data[i] for i in range(len(data))], changes, wide)
+
+
+def counted_by(sample: Sample, layout: Layout) -> Sample:
+    """A sample in the units of a layout, by way of float64; a sample that says nothing of its units
+    is in those that it was given in."""
+    own: Mapping[str, Any] = sample.units or {}
+    names = ("points", "queries", *CHANNELS)
+    changes: dict[str, Change] = {n: (own.get(n), layout.scaling(n)) for n in names}
+    changes = {n: (before, after) for n, (before, after) in changes.items() if before != after}
+    if not changes:
+        return sample
+    return replace(converted([sample], changes)[0], units=layout.scalings())
 
 
 def spans_held(data: Stacked | Ragged) -> dict[str, Any]:
@@ -141,13 +193,16 @@ def spans_held(data: Stacked | Ragged) -> dict[str, Any]:
     }
 
 
-def _changed(name: str, given: Tensor, before: Scaling | None, after: Scaling | None) -> Tensor:
-    """A tensor in other units, in float32."""
+def _changed(
+    name: str, given: Tensor, before: Scaling | None, after: Scaling | None, *, wide: bool
+) -> Tensor:
+    """A tensor in other units, in float32 or float64."""
     if before is None and after is None:
         return given.detach().resolve_neg().float()
     whole = array(name, given)
     whole = whole if before is None else before.undo(whole, "data")
-    held = torch.from_numpy(whole if after is None else after.apply(whole)).float()
+    held = torch.from_numpy(whole if after is None else after.apply(whole))
+    held = held.double() if wide else held.float()
     if not bool(torch.isfinite(held).all()):
         raise DataError(
             f"data: {name} are too far from those that the model was trained on to be counted in "

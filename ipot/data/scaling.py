@@ -29,6 +29,8 @@ ROUNDING = 2
 """Such steps that nobody needs to be told of."""
 HELD = 2.0**-24
 """How far float32 rounds, as a part of the number."""
+LOST = 1e-3
+"""Of the spread that numbers may be rounded by before that is remarked on, or refused."""
 WORD = 2**32
 
 
@@ -146,12 +148,18 @@ def scaling_of(
         return None
     answers, pairs = name == "targets", []
     for i, span in enumerate(found):
-        label = f"{name}: {labels[i]}" if labels is not None else name
-        label = label if labels is not None or len(found) == 1 else f"{name}: channel {i}"
+        label = label_of(name, i, len(found), labels)
         pairs.append(_change(label, span, answers=answers))
     if all(pair == (0.0, 1.0) for pair in pairs):
         return None
     return Scaling(tuple(o for o, _ in pairs), tuple(s for _, s in pairs))
+
+
+def label_of(name: str, index: int, count: int, labels: Sequence[str] | None = None) -> str:
+    """What one of the channels of an argument is called in a message."""
+    if labels is not None:
+        return f"{name}: {labels[index]}"
+    return name if count == 1 else f"{name}: channel {index}"
 
 
 def _change(label: str, span: Span, *, answers: bool) -> tuple[float, float]:

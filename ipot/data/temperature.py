@@ -14,7 +14,7 @@ import numpy as np
 
 from ipot.data import gridded, latlon
 from ipot.data.latlon import Grid
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 
 NAMES = ("t2m", "2t", "2m_temperature", "t_2m", "var_2t", "var167")
 PARAMETER = 167
@@ -67,9 +67,10 @@ class Part:
         unit = self.array.attrs.get("units")
 
         def first(wrong: np.ndarray) -> str:
+            said = shown(unit)
             t, i, j = np.argwhere(wrong)[0]
             place = f"at {lat[i]:g} north, {lon[j]:g} east on {stamp(times[t])}"
-            return f"{wrong.sum()} of {values.size}, the first {values[t, i, j]:g} {unit!r} {place}"
+            return f"{wrong.sum()} of {values.size}, the first {values[t, i, j]:g} {said} {place}"
 
         if (wrong := ~np.isfinite(values)).any():
             raise DataError(
@@ -145,7 +146,7 @@ def _shift(array: Any, path: Path) -> float:
     if unit:
         raise DataError(
             f"{path}: expected {array.name} in Kelvin or Celsius, got units "
-            f"{array.attrs['units']!r}. {_ISSUE}"
+            f"{shown(array.attrs['units'])}. {_ISSUE}"
         )
     raise DataError(
         f"{path}: {array.name} has no units. State them in its attribute `units`: K or degC."

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ipot.data.dataset import Dataset, Ragged, Stacked, from_samples
-from ipot.errors import DataError, UnknownName
+from ipot.errors import DataError, UnknownName, shown
 from ipot.seeds import generator
 from ipot.spec import Spec
 
@@ -62,7 +62,7 @@ def mask(data: Dataset, name: str, spec: Spec, extra: dict[str, Mask] | None = N
     masks = (SPHERE_MASKS if spec.sphere else MASKS) | (extra or {})
     if name not in masks:
         raise UnknownName(
-            f"unknown mask {name!r} for {spec.name}. Known: {', '.join(sorted(masks))}"
+            f"unknown mask {shown(name)} for {spec.name}. Known: {', '.join(sorted(masks))}"
         )
     low = torch.tensor([a for a, _ in spec.domain])
     size = torch.tensor([b - a for a, b in spec.domain])
@@ -70,7 +70,7 @@ def mask(data: Dataset, name: str, spec: Spec, extra: dict[str, Mask] | None = N
     def seen(points: Tensor) -> Tensor:
         index = masks[name]((points.cpu() - low) / size).nonzero().squeeze(-1)
         if len(index) == 0:
-            raise DataError(f"the mask {name!r} leaves no input point")
+            raise DataError(f"the mask {shown(name)} leaves no input point")
         return index.to(points.device)
 
     if isinstance(data, Stacked) and data.data.points.shape[0] == 1:

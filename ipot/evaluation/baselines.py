@@ -5,7 +5,8 @@ inputs are closest. The linear model regresses fields on the principal component
 None has a setting: what there is to choose, held-out parts of the training data choose. All are
 scored by the code that scores models.
 
-Samples on one mesh are compared point by point. Where meshes differ, see `ipot.evaluation.frames`.
+Samples on one mesh are compared point by point. Where meshes differ, see
+`ipot.evaluation.sample_tables`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,15 @@ import torch
 from torch import Tensor
 
 from ipot.data.dataset import Dataset
-from ipot.evaluation.components import Matrix, choose, components, regress
 from ipot.evaluation.evaluate import Scores, score
-from ipot.evaluation.frames import Rows
-from ipot.evaluation.tables import Table, tables
+from ipot.evaluation.principal_components import Matrix, choose, components, regress
+from ipot.evaluation.sample_tables import Rows, Table, tables
 from ipot.samples import Sample
 from ipot.seeds import generator
 from ipot.spec import Spec
 
 TRIED, ASKED = 300, 32
-"""Training samples that a way to compare differing meshes is chosen by, and how many of them are
+"""Training samples that choose how differing meshes are compared, and how many of them are
 held out at the most."""
 AT_ONCE = 256
 """Samples that are answered together."""
@@ -106,7 +106,7 @@ class MeanField(Baseline):
         self.mean = sums.sum(0) / len(table)
 
     def answer(self, samples: Sequence[Sample]) -> Iterator[Tensor]:
-        """The same for all, at their queries."""
+        """The mean for all samples, at their queries."""
         return self._fields(self.mean.expand(len(samples), -1), samples)
 
 

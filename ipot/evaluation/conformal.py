@@ -7,8 +7,8 @@ samples and new ones come alike (are exchangeable). Points of one sample are no 
 that is off is off at many of them. So samples are what is counted.
 
 **Bounds at a point** (the default): averaged over samples and queries, the truth lies between them
-with the probability `level`, at every time and for every channel. `ipot.evaluation.bounds` says how
-they are found and how exact that is.
+with the probability `level`, at every time and for every channel.
+`ipot.evaluation.conformal_bounds` says how they are found and how exact that is.
 
 **Bounds of the whole field** (`simultaneous=True`): with the probability `level`, and at most
 1 / (n + 1) more, the truth lies between them at every query, time and channel of a sample. They
@@ -31,9 +31,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ipot.data.dataset import check_finite
-from ipot.errors import DataError, Unsupported
-from ipot.evaluation.bounds import ROUNDING, Bounds, read_off
-from ipot.evaluation.carry import Scattered, Space, same
+from ipot.errors import DataError, Unsupported, shown
+from ipot.evaluation.conformal_bounds import ROUNDING, Bounds, read_off
+from ipot.evaluation.interpolation import Scattered, Space, same
 from ipot.seeds import generator
 from ipot.spec import Spec
 
@@ -119,7 +119,7 @@ class Conformal:
             scaled = bool(state["scaled"])
         except KeyError as error:
             raise DataError(
-                f"the saved bounds have no {error.args[0]!r}, only {', '.join(sorted(state))}"
+                f"the saved bounds have no {shown(error.args[0])}, only {', '.join(sorted(state))}"
             ) from error
         for part in parts:
             part.check()

@@ -1,14 +1,18 @@
-"""Scores of a model on a data set."""
+"""Scores of a model on a data set, and of the forecasts that it is held against."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ipot.data.dataset import Dataset
-from ipot.evaluation.metrics import relative_l2, squared_error
+from ipot.errors import DataError
+from ipot.evaluation.metrics import relative_l2_of_any_size as relative_l2
+from ipot.evaluation.metrics import squared_error, unit_of
 from ipot.evaluation.predict import predictions
 from ipot.models.base import Operator
 
@@ -18,7 +22,8 @@ class Scores:
     """Errors over a data set: relative L2, and root mean squares in the units of the field."""
 
     relative_l2: float
-    """The paper's number: the mean over samples of one norm over times, queries and channels."""
+    """The paper's number: the mean over samples of one norm over times, queries and channels.
+    Where the targets of a sample are zero throughout, its error is absolute."""
     per_sample: list[float] = field(repr=False)
     per_time: list[float]
     per_channel: list[float]
@@ -53,23 +58,57 @@ def evaluate(
 def score(pairs) -> Scores:
     """Scores from (prediction, targets, mask, weights), batch by batch, in float64."""
     sample, time, channel, weighted = [], [], [], []
-    squares, count = 0.0, 0.0
+    squares, count = [], 0.0
     for prediction, target, mask, weights in pairs:
         p, t = prediction.double(), target.double()
+        if mask is not None:  # anything may stand in the padding
+            p = p.where(mask[:, None, :, None], t)
         sample.append(relative_l2(p, t, mask=mask))
         time.append(relative_l2(p, t, mask=mask, over=(2, 3)))
         channel.append(relative_l2(p, t, mask=mask, over=(1, 2)))
         w = None if weights is None else weights.double()
         if w is not None:
             weighted.append(relative_l2(p, t, mask=mask, weights=w))
-        error, rows = squared_error(p, t, mask=mask, weights=w)
-        squares, count = squares + error, count + rows
+        unit = float(unit_of(p - t))
+        error, rows = squared_error(p / unit, t / unit, mask=mask, weights=w)
+        squares.append((error, unit))
+        count += rows
     errors = torch.cat(sample)
     return Scores(
         relative_l2=errors.mean().item(),
         per_sample=errors.tolist(),
         per_time=torch.cat(time).mean(0).tolist(),
         per_channel=torch.cat(channel).mean(0).tolist(),
-        rmse_per_time=torch.as_tensor(squares / count).sqrt().tolist(),
+        rmse_per_time=_root_mean(squares, count).tolist(),
         weighted_relative_l2=torch.cat(weighted).mean().item() if weighted else None,
     )
+
+
+def score_references(
+    references: Mapping[str, Tensor], data: Dataset, *, batch: int = 16
+) -> dict[str, Scores]:
+    """The scores of named forecasts (S, T, M, K) for the samples of a data set."""
+    return {name: score(_pairs(name, f, data, batch)) for name, f in references.items()}
+
+
+def leads(steps: int) -> list[int]:
+    """The steps worth a column: powers of two, and the last."""
+    powers = [2**k for k in range(steps.bit_length()) if 2**k <= steps]
+    return powers if powers[-1] == steps else [*powers, steps]
+
+
+def _pairs(name: str, forecast: Tensor, data: Dataset, batch: int) -> Iterator[tuple]:
+    """Forecast, truth, mask and weights, some samples at a time."""
+    if len(forecast) != len(data):
+        raise DataError(f"{name} forecasts {len(forecast)} samples, the data have {len(data)}")
+    for start in range(0, len(data), batch):
+        stop = min(start + batch, len(data))
+        piece = data.batch(torch.arange(start, stop, device=forecast.device))
+        yield forecast[start:stop], piece.truth, piece.query_mask, piece.weights
+
+
+def _root_mean(squares: list[tuple[Tensor, float]], count: Any) -> Tensor:
+    """The root of sums of squares over a count; each sum is in a unit of its own, mostly 1."""
+    largest = max(unit for _, unit in squares)
+    total = sum(error * (unit / largest) ** 2 for error, unit in squares)
+    return largest * torch.as_tensor(total / count).sqrt()

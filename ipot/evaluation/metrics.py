@@ -12,6 +12,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+SQUARED = 1e100
+"""Numbers up to this size, and down to its inverse, have squares that float64 can add up."""
+LARGEST = 1e300
+"""A relative error that counts as endless."""
+
 
 def relative_l2(
     prediction: Float[Tensor, "B T M K"],
@@ -34,6 +39,49 @@ def relative_l2(
     # The square root has no derivative at zero: a perfect sample must not give NaN gradients.
     error = (error + torch.finfo(error.dtype).tiny).sqrt()
     return error / torch.where(norm > 0, norm, torch.ones_like(norm)).sqrt()
+
+
+def relative_l2_of_any_size(
+    prediction: Float[Tensor, "B T M K"],
+    target: Float[Tensor, "B T M K"],
+    *,
+    mask: Bool[Tensor, "B M"] | None = None,
+    weights: Float[Tensor, "B1 M"] | None = None,
+    over: tuple[int, ...] = (1, 2, 3),
+) -> Tensor:
+    """The relative error for scores, in float64: right where squares would be zero or infinite.
+
+    Where a target is zero throughout, the error is the norm of the prediction itself.
+    """
+    factor = _factor(mask, weights)
+    error, unit = _norm(prediction - target, factor, over)
+    norm, own = _norm(target, factor, over)
+    zero = norm == 0
+    # Larger ones cannot be told from infinity, nor averaged.
+    ratio = (error / norm.where(~zero, 1.0)) * (unit / own.where(~zero, 1.0))
+    return ratio.clamp(max=LARGEST)
+
+
+def _norm(numbers: Tensor, factor: Tensor | None, over: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The norm of numbers over some axes, in units that are 1 where squares need no other."""
+    if factor is not None:
+        numbers = torch.where(factor > 0, numbers, 0.0)  # padding may hold anything
+    unit = _unit(numbers.abs().amax(over, keepdim=True))
+    squares = (numbers / unit).square()
+    squares = squares if factor is None else squares * factor
+    found = squares.sum(over).sqrt()
+    return found, unit.reshape(found.shape)
+
+
+def unit_of(numbers: Float[Tensor, "B T M K"]) -> Float[Tensor, ""]:
+    """What numbers are to be divided by before they are squared: 1 unless float64 would have no
+    such squares."""
+    return _unit(numbers.abs().max())
+
+
+def _unit(largest: Tensor) -> Tensor:
+    usual = (largest == 0) | ((largest > 1 / SQUARED) & (largest < SQUARED))
+    return torch.where(usual, 1.0, largest)
 
 
 def squared_error(

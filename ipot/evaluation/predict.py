@@ -122,13 +122,13 @@ class _Home:
         return cls(batch.values.device, None)
 
     def holds(self, batch: Batch) -> bool:
-        """Whether a batch is there already."""
+        """True if a batch is there already."""
         tensors = (batch.points, batch.values, batch.queries)
-        return all(t.device == self.device and t.dtype == self._kind(t) for t in tensors)
+        return all(t.device == self.device and t.dtype == self._dtype(t) for t in tensors)
 
     def bring(self, tensor: Tensor) -> Tensor:
         """A tensor there. To a GPU it goes through page-locked memory, and nobody waits for it."""
-        tensor = tensor.to(self._kind(tensor))
+        tensor = tensor.to(self._dtype(tensor))
         if tensor.device.type == "cpu" and self.device.type == "cuda":
             tensor = tensor.pin_memory()
         return tensor.to(self.device, non_blocking=True)
@@ -143,7 +143,7 @@ class _Home:
         there = {key: self.bring(t) for key, t in there.items()}
         return replace(batch, **{name: there[id(t)] for name, t in tensors.items()})
 
-    def _kind(self, tensor: Tensor) -> torch.dtype:
+    def _dtype(self, tensor: Tensor) -> torch.dtype:
         """Numbers come in the model's precision, but places are never rounded below float32."""
         if self.dtype is None or not tensor.is_floating_point():
             return tensor.dtype
@@ -228,8 +228,8 @@ def refuse_infinite(answer: Tensor, ends: list[Tensor], batch: Batch, spec: Spec
 
 
 def _small(batch: Batch, most: int, rows: int | None) -> bool:
-    """Whether a batch can be answered in one go; how inputs are taken is the model's own affair
-    unless the caller has said how many."""
+    """True if a batch can be answered in one go. The model decides how it takes its inputs, unless
+    the caller limits their `rows`."""
     asked = batch.size * batch.queries.shape[-2] * len(batch.times)
     return asked <= most and (rows is None or batch.size * batch.values.shape[1] <= most)
 

@@ -14,7 +14,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.formats import arrays, hdf5, kinds, parquet, table, table_write, well
 from ipot.formats.case import Arrays, Case, CaseReader, Inventory, Mesh, Trajectories, Variable
 from ipot.formats.folder import not_cases, read_folder
@@ -81,7 +81,9 @@ def write_case(path: str | os.PathLike[str], case: Case) -> None:
 
         write_vtk(path, case)
     else:
-        raise DataError(f"{path}: a case is written as {WRITTEN}, got {suffix or 'no suffix'!r}")
+        raise DataError(
+            f"{path}: a case is written as {WRITTEN}, got {shown(suffix or 'no suffix')}"
+        )
 
 
 def write_cases(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote, unquote
 
-from ipot.errors import UnknownName
+from ipot.errors import UnknownName, shown
 
 WHOLE = ("points", "coords", "coordinates", "pos", "positions", "nodes", "vertices", "xyz", "xy")
 """What one array with all coordinates is called."""
@@ -78,5 +78,5 @@ def read_back(name: str) -> str:
 def unknown(name: str, what: str, source: str, there: Iterable[str]) -> UnknownName:
     """The refusal of a name that is not there, with those that are."""
     found = list(there)
-    shown = ", ".join(found[:30]) + (f" and {len(found) - 30} more" if len(found) > 30 else "")
-    return UnknownName(f"{source} has no {what} {name!r}; it has {shown or 'none'}")
+    some = ", ".join(found[:30]) + (f" and {len(found) - 30} more" if len(found) > 30 else "")
+    return UnknownName(f"{source} has no {what} {shown(name)}; it has {some or 'none'}")

@@ -97,6 +97,11 @@ def _table(path: Path, file: Any, lenient: bool) -> Table:
     notes = []
     for name in names:
         column = file.read(columns=[name]).column(0)
+        if len(column) != rows:
+            raise DataError(
+                f"{path} claims {rows} rows, and its column {name} holds {len(column)}: it is "
+                "damaged; write it again"
+            )
         if column.null_count:
             row = int(np.flatnonzero(column.is_null().to_numpy())[0])
             said = f"{name}: {column.null_count} missing values, the first in row {row} (from 0)"

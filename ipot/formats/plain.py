@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.formats.case import Case
 from ipot.formats.columns import MOST, case_column, found_parts
 from ipot.formats.limits import check_memory
@@ -131,6 +131,6 @@ def _labels(cases: Sequence[Case], names: Sequence[str] | None, path: object) ->
 
 def _unfit(path: object, name: str, why: str) -> DataError:
     return DataError(
-        f"{path}: {name!r} cannot be a column of a plain table: {why}. Rename it, or write .h5 or "
-        ".npz."
+        f"{path}: {shown(name)} cannot be a column of a plain table: {why}. Rename it, or write "
+        ".h5 or .npz."
     )

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.formats.case import CaseReader
 from ipot.formats.columns import MOST, Table, case_column, cases_of
 from ipot.formats.limits import BROKEN, check_memory, damaged
@@ -137,7 +137,7 @@ class _Reader:
             if not name:
                 raise DataError(f"{self.path}: column {i + 1} has no name in its first line")
             if name in seen:
-                raise DataError(f"{self.path}: two columns are called {name!r}: rename one")
+                raise DataError(f"{self.path}: two columns are called {shown(name)}: rename one")
             seen.add(name)
 
     def chunks(
@@ -191,7 +191,7 @@ class _Reader:
         elif value is None or not math.isfinite(value):
             hint = " Decimals are written with a point." if "," in cell else ""
             raise DataError(
-                f"{self.path}: {cell[:40]!r} in column {name} of line {line} is no finite number."
+                f"{self.path}: {shown(cell)} in column {name} of line {line} is no finite number."
                 f"{hint}"
             )
         return value

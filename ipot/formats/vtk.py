@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.formats.case import Case, Inventory, Variable
 from ipot.formats.limits import require_file
 from ipot.formats.vtk_compression import NeedsVtk
@@ -83,7 +83,7 @@ def write_vtk(path: str | os.PathLike[str], case: Case, *, compress: bool = Fals
     path = Path(path)
     kind = WRITTEN.get(path.suffix.lower())
     if kind is None:
-        raise DataError(f"{path}: a mesh is written as .vtu or .vtp, got {path.suffix!r}")
+        raise DataError(f"{path}: a mesh is written as .vtu or .vtp, got {shown(path.suffix)}")
     write_xml(path, case, kind, compress=compress)
 
 

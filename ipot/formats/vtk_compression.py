@@ -11,7 +11,7 @@ import lzma
 import zlib
 from collections.abc import Callable
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 
 Unpack = Callable[[memoryview, int], bytes | None]
 
@@ -35,7 +35,7 @@ def decompressor(name: str, where: str) -> Unpack:
         return _unlzma
     if name == "vtkLZ4DataCompressor":
         return _lz4()
-    raise DataError(f"{where}: no compressor is called {name[:60]!r}: the file is damaged")
+    raise DataError(f"{where}: no compressor is called {shown(name)}: the file is damaged")
 
 
 def _unzip(block: memoryview, length: int) -> bytes | None:

@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.formats.limits import check_memory
 from ipot.formats.vtk_compression import decompressor
 
@@ -57,7 +57,7 @@ class Source:
         if order not in ("LittleEndian", "BigEndian") or header not in ("UInt32", "UInt64"):
             raise DataError(
                 f"{where}: byte_order must be LittleEndian or BigEndian and header_type UInt32 or "
-                f"UInt64, got {order!r} and {header!r}"
+                f"UInt64, got {shown(order)} and {shown(header)}"
             )
         self.swapped = (order == "LittleEndian") != (sys.byteorder == "little")
         self.header = self._stored(TYPES[header])
@@ -72,7 +72,7 @@ class Source:
         label = f"{self.where}: {element.get('Name') or 'an array'}"
         kind = element.get("type", "")
         if kind not in TYPES:
-            raise DataError(f"{label} has type {kind!r}, expected one of {', '.join(TYPES)}")
+            raise DataError(f"{label} has type {shown(kind)}, expected one of {', '.join(TYPES)}")
         dtype = TYPES[kind]
         form = element.get("format", "ascii")
         if form == "ascii":
@@ -86,7 +86,7 @@ class Source:
             if kind == "Bit":
                 found = np.unpackbits(found.view(np.uint8))[:count].view(np.int8)
         else:
-            raise DataError(f"{label} has format {form!r}, expected ascii, binary or appended")
+            raise DataError(f"{label} has format {shown(form)}, expected ascii, binary or appended")
         if count is not None and len(found) != count:
             raise DataError(
                 f"{label} must have {count} values by the numbers of points, cells and components, "
@@ -228,7 +228,7 @@ def whole(text: str | None, label: str) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        raise DataError(f"{label} must be a whole number, 0 or more, got {(text or '')[:40]!r}")
+        raise DataError(f"{label} must be a whole number, 0 or more, got {shown(text or '')}")
     return number
 
 

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.formats.case import Case, Mesh
 from ipot.formats.vtk_cells import (
     DATA_ORDER,
@@ -67,7 +67,7 @@ def read_xml(content: bytes, where: str) -> Found:
     if kind in OTHER_KINDS:
         raise NeedsVtk(f"it holds {kind}", OTHER_KINDS[kind])
     if kind not in KINDS:
-        raise DataError(f"{where} says that it holds {kind[:40]!r}, which VTK does not know")
+        raise DataError(f"{where} says that it holds {shown(kind)}, which VTK does not know")
     grid = document.root.find(kind)
     if grid is None:
         raise DataError(f"{where} must have an element <{kind}>: it is damaged")

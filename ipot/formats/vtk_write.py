@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.files import atomic
 from ipot.formats.case import Case, Mesh
 from ipot.formats.limits import unwritable
@@ -82,8 +82,8 @@ class _Writer:
         unit = self.units.get(name, "")
         if not name or _UNFIT.search(name + unit):
             raise DataError(
-                f"{self.where}: a VTK file cannot hold an array named {name!r} in {unit!r}; "
-                "rename it"
+                f"{self.where}: a VTK file cannot hold an array named {shown(name)} in "
+                f"{shown(unit)}; rename it"
             )
         offset = self.offset
         blocks = packed(array, compress=self.compress)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 
 MAX_DEPTH = 32
 MAX_ELEMENTS = 500_000
@@ -112,7 +112,7 @@ def _with_appended(content: bytes, tree: _Tree, where: str) -> Document:
     assert tree.appended is not None
     begin, encoding = tree.appended
     if encoding not in ("raw", "base64"):
-        raise DataError(f"{where}: AppendedData must be raw or base64, got {encoding!r}")
+        raise DataError(f"{where}: AppendedData must be raw or base64, got {shown(encoding)}")
     mark = _MARK.match(content, begin)
     end = _END.search(content, max(begin, len(content) - 1024))
     if mark is None or end is None or end.start() < mark.end():

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
+from ipot.labelled.clock import in_one_unit
 from ipot.labelled.columns import assemble
 from ipot.labelled.latest import Frames
 from ipot.labelled.named import as_dataset, xarray
@@ -123,8 +124,8 @@ def _along_time(xr: Any, series: Series, name: str, last: Any, count: int) -> di
     times = [clock.after(last, s) for s in steps]
     dated = clock.kind in ("dates", "cftime")
     if clock.kind in ("dates", "duration"):
-        kind = "datetime64[ns]" if clock.kind == "dates" else "timedelta64[ns]"
-        values, known = np.array(times).astype(kind), np.asarray(last).astype(kind)
+        *times, known = in_one_unit([*times, last])
+        values, known = np.array(times), np.asarray(known)
     else:
         values = np.array(times, dtype=object if clock.kind == "cftime" else None)
         known = np.empty((), dtype=values.dtype)
@@ -151,8 +152,8 @@ def _coordinates(on: Any) -> Any:
             values = np.asarray(values) if plain else values
             if plain and values.ndim > 1:
                 raise DataError(
-                    f"on[{name!r}] has {values.ndim} axes: name them, like "
-                    f"{{{name!r}: (('y', 'x'), array)}}"
+                    f"on[{shown(name)}] has {values.ndim} axes: name them, like "
+                    f"{{{shown(name)}: (('y', 'x'), array)}}"
                 )
             coords[name] = (name, values) if plain and values.ndim == 1 else values
         return xr.Dataset(coords=coords)

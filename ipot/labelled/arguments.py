@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SIZES |= {f"{unit}i": 2 ** (10 * i) for i, unit in enumerate("kmgt", start=1)}
@@ -28,7 +28,8 @@ def whole(name: str, value: Any, least: int = 1) -> int:
         found = operator.index(value)
     except TypeError:
         raise DataError(
-            f"{name} must be a whole number like {name}=7, got {value!r} ({type(value).__name__})"
+            f"{name} must be a whole number like {name}=7, got {shown(value)} "
+            f"({type(value).__name__})"
         ) from None
     if found < least:
         raise DataError(f"{name} must be at least {least}, got {found}")
@@ -38,7 +39,7 @@ def whole(name: str, value: Any, least: int = 1) -> int:
 def yes_or_no(name: str, value: Any) -> bool:
     """True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise DataError(f"{name} must be True or False, got {value!r}")
+        raise DataError(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
 
 
@@ -53,7 +54,7 @@ def bytes_of(name: str, value: Any) -> int:
         except (TypeError, ValueError):
             found = None
     if found is None or not 1 <= found < 2**63:
-        raise DataError(f"{name} must be a number of bytes, like 2e9 or '2GB', got {value!r}")
+        raise DataError(f"{name} must be a number of bytes, like 2e9 or '2GB', got {shown(value)}")
     return int(found)
 
 
@@ -66,7 +67,7 @@ def listed(name: str, value: Any) -> tuple[str, ...]:
     except TypeError:
         found = (value,)
     if wrong := [v for v in found if not isinstance(v, str)]:
-        raise DataError(f"{name} must be a name or a list of names, got {wrong[0]!r} in it")
+        raise DataError(f"{name} must be a name or a list of names, got {shown(wrong[0])} in it")
     return tuple(map(str, found))
 
 
@@ -74,9 +75,9 @@ def refuse_dimensions(time: Any, sample: Any) -> None:
     """Refuse what cannot name dimensions of time and of samples."""
     for name, value in (("time", time), ("sample", sample)):
         if value is not None and not isinstance(value, str):
-            raise DataError(f"{name} must be the name of a dimension, got {value!r}")
+            raise DataError(f"{name} must be the name of a dimension, got {shown(value)}")
     if time is not None and time == sample:
         raise DataError(
-            f"time and sample both say {time!r}: give sample={sample!r} alone where every time is "
-            "a sample of its own, and time= alone where frames follow one another"
+            f"time and sample both say {shown(time)}: give sample={shown(sample)} alone where "
+            "every time is a sample of its own, and time= alone where frames follow one another"
         )

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 
 OFF = 0.05
 """How far from a whole step a time may lie, as a part of one."""
 _DAY = 86400.0
 _SHORTEST_MONTH = 28 * _DAY
+_PARTS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+"""Units that xarray keeps dates and durations in, by how many of them a second has."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,30 @@ class Clock:
         """The time some steps after another; before it, where they are negative."""
         amount = self.step * steps
         if self.unit == "months":
+            if self.kind == "dates":
+                last = last.astype(f"M8[{self._unit(last, amount * 31 * _DAY)}]")
             return _months_on(last, round(amount))
         if self.kind == "cftime":
             return last + datetime.timedelta(seconds=amount)
         if self.kind in ("dates", "duration"):
-            return last + np.timedelta64(round(amount * 1e9), "ns")
+            unit = self._unit(last, amount)
+            moved = np.timedelta64(round(amount * _PARTS[unit]), unit)
+            return last.astype(f"{last.dtype.kind}8[{unit}]") + moved
         value = last + amount
         return round(value) if self.kind == "none" else float(value)
+
+    def _unit(self, last: Any, amount: float) -> Literal["ns", "us"]:
+        """The unit to add in: nanoseconds, which end in the year 2262, or else microseconds."""
+        start = float(_seconds(last)[0])
+        reached = start, start + amount, amount
+        if _fits(reached, "ns"):
+            return "ns"
+        if _fits(reached, "us"):
+            return "us"
+        raise DataError(
+            f"{amount / self.step:g} steps of {self} after {last} are more than a date can hold. "
+            "Check the units of the times."
+        )
 
     def __str__(self) -> str:
         if self.unit == "seconds":
@@ -68,6 +87,12 @@ def kind_of(values: np.ndarray, name: str) -> str:
             raise DataError(
                 f"{name} has {int(missing.sum())} of {len(values)} times missing (NaT), the first "
                 f"at {int(missing.argmax())}. Drop those frames."
+            )
+        seconds = _seconds(values)[0]
+        if len(values) and not _fits((float(seconds.min()), float(seconds.max())), "us"):
+            raise DataError(
+                f"{name} goes from {values.min()} to {values.max()}. Times up to 290000 years "
+                "before and after 1970 are taken: check its units."
             )
         return "dates" if values.dtype.kind == "M" else "duration"
     if values.dtype.kind in "fiu":
@@ -119,7 +144,7 @@ def in_order(values: np.ndarray, name: str) -> np.ndarray:
     if len(twice):
         raise DataError(
             f"{name} has {sorted_[twice[0]]} twice ({len(twice)} duplicates in all). Keep one of "
-            f"each, for example with ds.drop_duplicates({name!r})."
+            f"each, for example with ds.drop_duplicates({shown(name)})."
         )
     return order
 
@@ -127,7 +152,7 @@ def in_order(values: np.ndarray, name: str) -> np.ndarray:
 def season(values: np.ndarray, kind: str) -> np.ndarray:
     """The time of the year as an angle, 2π in a year, zero at the beginning of 1990."""
     if kind == "dates":
-        days = (values - np.datetime64("1990-01-01")) / np.timedelta64(1, "s") / _DAY
+        days = _apart(values, np.datetime64("1990-01-01", "s")) / _DAY
         return 2 * np.pi * np.floor(days) / 365.25
     if kind == "cftime":
         return np.array([2 * np.pi * (v.dayofyr - 1) / _year(v) for v in values])
@@ -144,10 +169,37 @@ def _offsets(values: np.ndarray, origin: Any, kind: str, unit: str) -> np.ndarra
     if unit == "months":
         return _months(values, kind) - _months(np.asarray([origin]), kind)[0]
     if kind in ("dates", "duration"):
-        return (values - origin) / np.timedelta64(1, "ns") / 1e9
+        return _apart(values, origin)
     if kind == "cftime":
         return np.array([(v - origin).total_seconds() for v in values], dtype=np.float64)
     return values.astype(np.float64) - float(origin)
+
+
+def _seconds(times: Any) -> tuple[Any, Any]:
+    """Dates or durations as whole seconds, and the rest of a second. numpy would bring two units to
+    the finer one, in which distant dates overflow."""
+    unit, step = np.datetime_data(times.dtype)
+    if unit not in _PARTS or step != 1:
+        times, unit = times.astype(f"{times.dtype.kind}8[s]"), "s"
+    parts, count = _PARTS[unit], times.astype(np.int64)
+    return count // parts, (count % parts) / parts
+
+
+def _apart(values: np.ndarray, origin: Any) -> np.ndarray:
+    """Seconds from an origin, however far it is."""
+    (whole, rest), (start, first) = _seconds(values), _seconds(origin)
+    return (whole - start).astype(np.float64) + (rest - first)
+
+
+def _fits(seconds: tuple[float, ...], unit: str) -> bool:
+    """Whether some times can be counted in a unit."""
+    return all(abs(s) < 2**63 / _PARTS[unit] - 2 * _SHORTEST_MONTH for s in seconds)
+
+
+def in_one_unit(times: list[Any]) -> np.ndarray:
+    """Dates or durations side by side: in nanoseconds, or microseconds where that is too fine."""
+    unit = "ns" if _fits(tuple(float(_seconds(t)[0]) for t in times), "ns") else "us"
+    return np.array([t.astype(f"{t.dtype.kind}8[{unit}]") for t in times])
 
 
 def _months(values: np.ndarray, kind: str) -> np.ndarray:
@@ -159,8 +211,10 @@ def _months(values: np.ndarray, kind: str) -> np.ndarray:
 def _same_day(values: np.ndarray, kind: str) -> bool:
     """Whether all times are at one day of the month: then months are meant, however long."""
     if kind == "dates":
-        days = values - values.astype("datetime64[M]").astype(values.dtype)
-        return bool((days == days[0]).all())
+        day = values.astype("datetime64[D]")
+        of_month = day - day.astype("datetime64[M]").astype(day.dtype)
+        (whole, rest), size = _seconds(values), int(_DAY)
+        return all(bool((part == part[0]).all()) for part in (of_month, whole % size, rest))
     return len({(v.day, v.hour, v.minute) for v in values}) == 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.labelled.places import Places, role_of
 
 SCATTERED = ("station", "point", "node", "cell", "ncell", "site", "location", "obs", "id", "index")
@@ -32,7 +32,7 @@ def find_columns(array: Any, frames: Sequence[str], space: Sequence[str] | None,
         for name in space:
             if name not in array.coords and name not in dims:
                 have = ", ".join(str(c.name) for c in known) or "none"
-                raise DataError(f"space names {name!r}; {what} has the coordinates {have}")
+                raise DataError(f"space names {shown(name)}; {what} has the coordinates {have}")
             chosen.append(array[name])
         return _globe_first(_covering(chosen, dims, what))
     roles = {str(c.name): role_of(c) for c in known}

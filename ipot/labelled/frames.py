@@ -12,10 +12,11 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ipot.data.outliers import LOOKED_AT
 from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 
@@ -109,24 +110,35 @@ def as_slice(index: np.ndarray) -> slice | np.ndarray:
     return slice(int(index[0]), int(index[-1]) + 1, step)
 
 
+class Filled(NamedTuple):
+    """What was seen of a variable while it was read, in the units of the file."""
+
+    low: Any
+    high: Any
+    missing: int
+    some: np.ndarray
+    """Finite numbers, taken evenly."""
+
+
 def fill(
     field: Field,
     jobs: Sequence[tuple[np.ndarray, np.ndarray]],
     piece: int = PIECE,
     scaling: Scaling | None = None,
-) -> tuple[Any, Any, int]:
+) -> Filled:
     """Read each frame once and put it wherever it is wanted, in other units if given.
 
     A job is (numbers of frames (W, J), where they go (W, J, points)). Returns the smallest and the
-    largest value as they are in the file, and how many are not finite; (inf, -inf) where none is
-    finite.
+    largest value as they are in the file, how many are not finite, and some of those that are;
+    (inf, -inf) where none is.
     """
     wanted = np.unique(np.concatenate([numbers.ravel() for numbers, _ in jobs]))
     sorted_ = []
     for numbers, _ in jobs:
         order = np.argsort(numbers, axis=None, kind="stable")
         sorted_.append((order, numbers.ravel()[order]))
-    low, high, missing = np.inf, -np.inf, 0
+    low, high, missing, some = np.inf, -np.inf, 0, []
+    step = max(1, len(wanted) * field.points // LOOKED_AT)
     for number, frame in field.read(wanted, piece):
         finite = np.isfinite(frame)
         whole = bool(finite.all())
@@ -134,6 +146,7 @@ def fill(
         if seen.size:
             low, high = min(low, seen.min().item()), max(high, seen.max().item())
         missing += frame.size - seen.size
+        some.append(seen[number % step :: step].copy())
         with np.errstate(over="ignore", invalid="ignore"):
             frame = frame if scaling is None else scaling.apply(frame)
             frame = frame.astype(np.float32, copy=False)
@@ -142,7 +155,7 @@ def fill(
             first, last = np.searchsorted(places, [number, number + 1])
             for place in order[first:last]:
                 out[np.unravel_index(place, numbers.shape)] = frame
-    return low, high, missing
+    return Filled(low, high, missing, np.concatenate(some))
 
 
 def free_memory() -> int:

@@ -65,7 +65,8 @@ def to_batch(series: Series, frames: Any, layout: Layout | None = None) -> list[
         lasts = labels if named else list(members)
     values, scalars, moving, still = input_jobs(side, numbers, members)
     found = _scalings(side, series.history, layout or Layout())
-    _refuse_too_large(read_jobs([*moving, *still], scalings=found), found)
+    seen = read_jobs([*moving, *still], scalings=found)
+    _refuse_too_large({key: one.span for key, one in seen.items()}, found)
     if series.season and series.clock is not None:
         angle = clocks.season(np.asarray([last]), series.clock.kind)
         beside = np.stack([np.cos(angle), np.sin(angle)], 1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.labelled.arguments import listed
 from ipot.labelled.frames import VERSIONS, Field
 from ipot.labelled.places import MEMBERS, SAMPLES, STEPS, TIMES, role_named, role_of
@@ -61,7 +61,9 @@ def names_of(argument: str, names: str | Sequence[str] | None, data: Any) -> tup
         raise DataError(f"{argument} names a variable twice: {', '.join(names)}")
     for name in names:
         if name not in data.variables:
-            raise DataError(f"{argument} names {name!r}; there is {', '.join(have) or 'nothing'}")
+            raise DataError(
+                f"{argument} names {shown(name)}; there is {', '.join(have) or 'nothing'}"
+            )
         if data[name].dtype.kind not in "fiub":
             raise DataError(f"{argument}: {name} must hold real numbers, got {data[name].dtype}")
     return names
@@ -108,7 +110,7 @@ def find_time(
     dims = list(dict.fromkeys(str(d) for a in arrays for d in a.dims if str(d) != taken))
     if told is not None:
         if told not in dims:
-            raise DataError(f"time={told!r} is no dimension; there are {', '.join(dims)}")
+            raise DataError(f"time={shown(told)} is no dimension; there are {', '.join(dims)}")
         return told
     found = [d for d in dims if d.lower() in TIMES]
     for array in arrays:
@@ -130,7 +132,7 @@ def find_sample(arrays: Sequence[Any], time: str | None, told: str | None) -> st
     dims = list(dict.fromkeys(str(d) for a in arrays for d in a.dims))
     if told is not None:
         if told not in dims:
-            raise DataError(f"sample={told!r} is no dimension; there are {', '.join(dims)}")
+            raise DataError(f"sample={shown(told)} is no dimension; there are {', '.join(dims)}")
         return told
     found = [d for d in dims if d.lower() in (*SAMPLES, *MEMBERS) and d != time]
     several = [d for d in found if any(a.sizes.get(d, 1) > 1 for a in arrays)]

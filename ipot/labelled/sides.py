@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ipot.data.scaling import Scaling, Span, scaling_of
+from ipot.data.outliers import warn_of
+from ipot.data.scaling import Scaling, Span, label_of, scaling_of
 from ipot.errors import DataError
 from ipot.labelled.columns import assemble, find_columns
 from ipot.labelled.frames import PIECE, Field, fill
@@ -20,6 +21,16 @@ Job = tuple[Field, np.ndarray, np.ndarray]
 """A variable, the numbers of its frames (W, J), and where they go (W, J, points)."""
 Key = tuple[int, str]
 """The data set of a variable, and its name."""
+
+
+class Seen(NamedTuple):
+    """What was seen of a variable while it was read."""
+
+    span: Span
+    some: np.ndarray
+    """Finite numbers, taken evenly."""
+    count: int
+    """How many there are in all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,10 +128,10 @@ def input_jobs(
 
 def read_jobs(
     jobs: Sequence[Job], piece: int = PIECE, scalings: Mapping[Key, Scaling] | None = None
-) -> dict[Key, Span]:
+) -> dict[Key, Seen]:
     """Read every frame once, wherever it goes; refuse a variable that has no value.
 
-    Variables with a scaling are put there in its units. The spans are those of the file.
+    Variables with a scaling are put there in its units. What was seen is in those of the file.
     """
     together: dict[Key, list[Job]] = {}
     for job in jobs:
@@ -130,14 +141,16 @@ def read_jobs(
         field = several[0][0]
         scaling = (scalings or {}).get(key)
         places = [(numbers, out) for _, numbers, out in several]
-        low, high, _ = fill(field, places, piece, scaling)
+        low, high, missing, some = fill(field, places, piece, scaling)
         if low == np.inf:
             raise DataError(
                 f"{field.name} has no finite value in any frame that was read: all are missing "
                 "(NaN). Leave it out, or check the file."
             )
         kind = field.array.dtype
-        found[key] = Span(low, high, float(np.finfo(kind).eps) if kind.kind == "f" else 0.0)
+        span = Span(low, high, float(np.finfo(kind).eps) if kind.kind == "f" else 0.0)
+        frames = len(np.unique(np.concatenate([numbers.ravel() for numbers, _ in places])))
+        found[key] = Seen(span, some, frames * field.points - missing)
     return found
 
 
@@ -148,9 +161,11 @@ def read_scaled(jobs: Sequence[Job], targets: Sequence[Field], piece: int) -> di
     """
     answers = {key_of(field) for field in targets}
     found = {}
-    for key, span in read_jobs(jobs, piece).items():
+    for key, (span, some, count) in read_jobs(jobs, piece).items():
         name = "targets" if key in answers else "inputs"
         scaling = scaling_of(name, [span], [key[1]])
+        label = label_of(name, 0, 1, [key[1]])
+        warn_of(label, span, some, count, scaling or Scaling.none(1))
         if scaling is not None:
             found[key] = scaling
     if found:

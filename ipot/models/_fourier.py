@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ipot.errors import DataError, Unsupported
-from ipot.models._checks import positive
+from ipot.models._settings import positive
 from ipot.models.base import OneStep
 from ipot.nn.grid import crop, extend, for_axes, padded, to_grid, to_rows
 from ipot.nn.points import UnitBox, with_parameters

@@ -21,8 +21,7 @@ from ipot import registry
 from ipot.data.statistics import Statistics
 from ipot.errors import IpotError, RunError, Unsupported
 from ipot.memory import free_memory, in_words
-from ipot.models._globe import place, seen_spec
-from ipot.models._wrappers import wrap
+from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.base import Operator
 from ipot.spec import Spec
 
@@ -83,7 +82,7 @@ def built(
             seen = seen_spec(spec)  # computed from numbers, that a device without any has not
             with torch.device(device):
                 inner = registry.find("models", name)(config, seen)
-            return place(wrap(inner, Statistics.identity(*sizes)), spec)
+            return wrap_globe(wrap(inner, Statistics.identity(*sizes)), spec)
     except _TooLarge:
         raise
     except IpotError as error:

@@ -1,4 +1,4 @@
-"""Models around models: the scales of the data, and steps in physical space."""
+"""Models around models: the scales of the data, steps in physical space, and the globe."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.errors import DataError
 from ipot.models.base import Latent, LatentOperator, OneStep, Operator
+from ipot.nn.globe import is_global, on_globe, vector_bounds
 from ipot.samples import Batch
-from ipot.spec import Need
+from ipot.spec import Need, Spec
 
 
 class Wrapper(Operator):
@@ -113,7 +114,7 @@ class Normalized(Wrapper):
 
 
 class NormalizedLatent(Normalized, LatentOperator):
-    """The same for a model whose parts are open to callers."""
+    """Scales around a model whose encoder, steps and decoder can be called by themselves."""
 
     def encode(self, batch: Batch) -> Latent:
         """The inner model's state, from physical units."""
@@ -162,7 +163,7 @@ class Autoregressive(Wrapper):
         return torch.cat(answers, 1)
 
     def _bound(self, batch: Batch) -> bool:
-        """Whether an answer at the queries is one at the input points too."""
+        """True if an answer at the queries is one at the input points too."""
         same = batch.asked_where_seen or batch.points is batch.queries
         return batch.queries.ndim == 3 and (same or Need.SAME_POINTS in self.needs)
 
@@ -172,7 +173,7 @@ class Autoregressive(Wrapper):
         return replace(batch, values=values, queries=queries, times=(self.spec.dt,), targets=None)
 
     def _at_points(self, batch: Batch, values: Tensor) -> Batch:
-        """The same asked at its own input points."""
+        """The batch with its input points as queries."""
         return replace(
             batch,
             values=values,
@@ -198,3 +199,72 @@ def wrap(inner: Operator, statistics: Statistics) -> Operator:
     if isinstance(inner, OneStep) and inner.spec.history:
         return Autoregressive(model)
     return model
+
+
+def seen_spec(spec: Spec) -> Spec:
+    """The spec that the inner model is sized from: unit vectors instead of degrees."""
+    if not spec.geographic:
+        return spec
+    whole = len(spec.domain) == 2 and is_global(spec.domain)
+    behind = (None, None, None)
+    return replace(
+        spec,
+        geographic=False,
+        sphere=whole,
+        region=() if whole else spec.domain,
+        domain=vector_bounds(spec.domain),
+        periods=behind + spec.periods[2:],
+        query_domain=vector_bounds(spec.query_domain),
+        query_periods=behind + spec.query_periods[2:],
+    )
+
+
+def wrap_globe(model: Operator, spec: Spec) -> Operator:
+    """A model built for `seen_spec`, to be called in degrees; the model itself off the globe."""
+    if not spec.geographic:
+        return model
+    wrapper = OnGlobeLatent if isinstance(model, LatentOperator) else OnGlobe
+    return wrapper(model, spec)
+
+
+class OnGlobe(Wrapper):
+    """Maps points and queries before a model sees them."""
+
+    def __init__(self, inner: Operator, spec: Spec) -> None:
+        super().__init__(inner)
+        self.spec = spec
+
+    def seen(self, batch: Batch) -> Batch:
+        """The batch in unit vectors; queries that are the points stay the same object."""
+        self.spec.check(batch)
+        points = on_globe(batch.points)
+        same = batch.queries is batch.points
+        return replace(batch, points=points, queries=points if same else on_globe(batch.queries))
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
+        """What the model inside answers."""
+        return self.inner(self.seen(batch))
+
+
+class OnGlobeLatent(OnGlobe, LatentOperator):
+    """The globe around a model whose encoder, steps and decoder can be called by themselves."""
+
+    def encode(self, batch: Batch) -> Latent:
+        """The inner model's state."""
+        return self.inner.encode(self.seen(batch))
+
+    def step(self, latent: Latent) -> Latent:
+        """The inner model's."""
+        return self.inner.step(latent)
+
+    def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
+        """The inner model's."""
+        return self.inner.roll_on(latent, times)
+
+    def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
+        """The fields at places in degrees."""
+        return self.inner.decode(latent, on_globe(queries))
+
+    def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
+        """The fields at several states."""
+        return self.inner.decode_all(states, on_globe(queries))

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ipot.data.dataset import Dataset
 from ipot.errors import DataError, Unsupported
+from ipot.models._tensors import batch_of, config_for, spec_for
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
+
+Model = TypeVar("Model", bound="Operator")
+# Not `typing.Self`, which run-time checks of types refuse in a class that they do not decorate.
 
 
 class Operator(nn.Module, ABC):
@@ -23,14 +27,68 @@ class Operator(nn.Module, ABC):
     needs: frozenset[Need] = frozenset()
     """Structure that the model cannot do without."""
     replayable: bool = False
-    """Whether answering is the same sequence of operations for all inputs of a size; a model that
-    solves or searches on its way is not."""
+    """True if answering is the same sequence of operations for all inputs of a size; not so for a
+    model that solves or searches on its way."""
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()
         spec.require(type(self).__name__, self.needs)
         self.config = config
         self.spec = spec
+
+    @classmethod
+    def for_tensors(
+        cls: type[Model],
+        domain: Sequence[tuple[float, float]],
+        *,
+        inputs: int = 1,
+        outputs: int = 1,
+        parameters: int = 0,
+        steps: int = 1,
+        periods: Sequence[float | None] = (),
+        query_domain: Sequence[tuple[float, float]] = (),
+        shape: Sequence[int] = (),
+        same_points: bool = False,
+        **settings: Any,
+    ) -> Model:
+        """A model for a loop of one's own, which is called by `at` with plain tensors.
+
+        `domain` are the least and the largest value of each coordinate of the points; `inputs`,
+        `outputs` and `parameters` are numbers of channels. `shape` is that of the grid that the
+        points form, for systems that need one, and `same_points` says that answers are wanted at
+        the input points. `settings` are those of the model's `Config`.
+        """
+        spec = spec_for(
+            domain,
+            inputs=inputs,
+            outputs=outputs,
+            parameters=parameters,
+            steps=steps,
+            periods=periods,
+            query_domain=query_domain,
+            shape=shape,
+            same_points=same_points,
+        )
+        return cls(config_for(cls, settings), spec)
+
+    def at(
+        self,
+        points: Float[Tensor, "B1 N D"],
+        values: Float[Tensor, "B N C"],
+        queries: Float[Tensor, "B2 M E"] | None = None,
+        *,
+        parameters: Float[Tensor, "B P"] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+        edges: Int[Tensor, "two_ends edges"] | None = None,
+    ) -> Tensor:
+        """The fields (B, M, K) at the queries, or (B, T, M, K) where there are several steps.
+
+        Points and queries with a leading 1 serve all samples; queries are the points unless said.
+        `mask` is False at padding among the points.
+        """
+        batch = batch_of(self.spec, points, values, queries, parameters, mask, edges)
+        out = self(batch)
+        return out[:, 0] if self.spec.steps == 1 else out
 
     @abstractmethod
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
@@ -68,7 +126,7 @@ class Operator(nn.Module, ABC):
         spec.require(type(self).__name__, self.needs)
 
     def _fixed(self, data: Dataset) -> bool:
-        """Whether all samples have the same points, as many as the problem says."""
+        """True if all samples have the same points, as many as the problem says."""
         first = data[0].points
         count = torch.Size(self.spec.shape).numel() if self.spec.shape else len(first)
         same = all(_alike(first, data[i].points) for i in range(len(data)))
@@ -100,7 +158,7 @@ class OneStep(Operator):
         """The fields one step ahead, at the queries (B or 1, M, E) of a batch."""
 
     def forward(self, batch: Batch) -> Float[Tensor, "B 1 M K"]:
-        """The same with an axis for the time."""
+        """The answer with an axis for the time."""
         if self.steps(batch.times) != [1]:
             raise Unsupported(
                 f"{type(self).__name__} answers at one time, dt={self.spec.dt}, and was asked for "

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ipot.data.dataset import Dataset
 from ipot.errors import DataError, Unsupported
-from ipot.models._checks import positive
+from ipot.models._settings import positive
 from ipot.models.base import OneStep
 from ipot.nn.fourier import FourierFeatures
 from ipot.nn.mlp import MLP, Activation
@@ -50,7 +50,7 @@ class Config:
 
 
 class DeepONet(OneStep):
-    """The same sensors in every sample, any queries."""
+    """Fixed sensors for all samples, any queries."""
 
     needs = frozenset({Need.FIXED_POINTS})
 

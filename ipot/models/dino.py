@@ -16,7 +16,7 @@ representations", 2023.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -27,13 +27,11 @@ from torch import Tensor, nn
 from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.errors import DataError, Unsupported
-from ipot.models._checks import positive
+from ipot.models._settings import positive
 from ipot.models._wrappers import NormalizedLatent
 from ipot.models.base import Latent, LatentOperator
-from ipot.nn.descent import descend
 from ipot.nn.mlp import MLP
 from ipot.nn.modulated import FourierNet
-from ipot.nn.ode import rk4
 from ipot.nn.points import UnitBox
 from ipot.samples import Batch, Sample
 from ipot.seeds import generator
@@ -255,3 +253,36 @@ def _numbered(data: Dataset) -> Iterator[Sample]:
 
 
 MODEL = DINo
+
+
+def descend(
+    error: Callable[[Tensor], Tensor],
+    start: Tensor,
+    steps: int,
+    rate: float,
+    *,
+    differentiable: bool = False,
+) -> Tensor:
+    """Where Adam comes to from a start, with usual moments, as a function of what `error` sees."""
+    fast, slow, tiny = 0.9, 0.999, 1e-8
+    x = start.requires_grad_()
+    mean, square = torch.zeros_like(start), torch.zeros_like(start)
+    for step in range(1, steps + 1):
+        (slope,) = torch.autograd.grad(error(x), x, create_graph=differentiable)
+        mean = fast * mean + (1 - fast) * slope
+        square = slow * square + (1 - slow) * slope.square()
+        # The small number stands below the root, which has no derivative at zero.
+        size = (square / (1 - slow**step) + tiny**2).sqrt()
+        x = x - rate / (1 - fast**step) * mean / size
+        if not differentiable:
+            x = x.detach().requires_grad_()
+    return x if differentiable else x.detach()
+
+
+def rk4(slope: Callable[[Tensor], Tensor], state: Tensor, step: float = 1.0) -> Tensor:
+    """The state of dy/dt = slope(y) a step later, by the classical method of order four."""
+    first = slope(state)
+    second = slope(state + step / 2 * first)
+    third = slope(state + step / 2 * second)
+    fourth = slope(state + step * third)
+    return state + step / 6 * (first + 2 * second + 2 * third + fourth)

@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from ipot.models._fourier import Fourier, Settings
 from ipot.nn.grid import Pointwise
-from ipot.nn.mlp import MLP
-from ipot.nn.precise import Precise
+from ipot.nn.mlp import MLP, Precise
 from ipot.nn.spectral import SpectralConv
 from ipot.samples import Batch
 from ipot.spec import Need, Spec

@@ -17,9 +17,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ipot.models._checks import positive
 from ipot.models._local import start_local
-from ipot.models._settings import Settings, features
+from ipot.models._settings import Settings, features, positive
 from ipot.models.base import Latent, LatentOperator
 from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
 from ipot.samples import Batch

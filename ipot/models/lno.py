@@ -20,11 +20,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ipot.errors import Unsupported
-from ipot.models._checks import divided, positive
+from ipot.models._settings import divided, positive
 from ipot.models.base import OneStep
 from ipot.nn.attention import AttentionBlock
+from ipot.nn.mlp import ResidualMLP
 from ipot.nn.points import UnitBox
-from ipot.nn.residual import ResidualMLP
 from ipot.samples import Batch
 from ipot.spec import Bounds, Spec
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ipot.errors import Unsupported
-from ipot.models._checks import positive
+from ipot.models._settings import positive
 from ipot.models.base import Operator
 from ipot.nn.attention import GatedFeedForward
 from ipot.nn.linear_attention import LinearAttention, Rotary

@@ -18,11 +18,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.models._checks import divided, frequencies, positive
+from ipot.models._settings import divided, frequencies, positive
 from ipot.models.base import OneStep
 from ipot.nn.attention import AttentionBlock
 from ipot.nn.fourier import FourierFeatures, for_all
-from ipot.nn.initial import truncate
+from ipot.nn.mlp import truncate
 from ipot.nn.points import ParameterTokens
 from ipot.samples import Batch
 from ipot.spec import Spec

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 
 from ipot.data.dataset import Dataset
 from ipot.errors import DataError, Unsupported
-from ipot.models._checks import divided, positive
+from ipot.models._settings import divided, positive
 from ipot.models.base import OneStep
 from ipot.nn.attention import FeedForward
-from ipot.nn.initial import truncate
+from ipot.nn.mlp import truncate
 from ipot.nn.points import Lift, UnitBox, with_parameters
 from ipot.nn.slices import CONVOLUTIONS, PhysicsAttention
 from ipot.samples import Batch
@@ -135,7 +135,7 @@ class Transolver(OneStep):
         return self.out(self.norm(x))
 
     def forward(self, batch: Batch) -> Float[Tensor, "B 1 M K"]:
-        """The same with an axis for the time."""
+        """The answer with an axis for the time."""
         if Need.GRID in self.needs and batch.grid is None:
             raise DataError(_lost("this batch"))
         return super().forward(batch)

@@ -33,7 +33,7 @@ def around(longitude: Tensor) -> Tensor:
 
 
 def is_global(region: Bounds) -> bool:
-    """Whether longitudes and latitudes go (nearly) all around."""
+    """True if longitudes and latitudes go (nearly) all around."""
     return all(high - low >= most for (low, high), most in zip(region, GLOBAL, strict=False))
 
 

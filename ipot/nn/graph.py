@@ -55,7 +55,7 @@ class Graph:
         return nodes.unsqueeze(2).expand(-1, -1, self.degree, -1).flatten(1, 2)
 
     def only_real(self, edges: Float[Tensor, "G E d"]) -> Float[Tensor, "G E d"]:
-        """The same with zeros at edges that are none."""
+        """The rows with zeros at edges that are padding."""
         return edges if self.real is None else edges * self.real.unsqueeze(-1)
 
     def incoming(self, edges: Float[Tensor, "G E d"], nodes: int) -> Float[Tensor, "G R d"]:
@@ -90,7 +90,7 @@ def without_padding(
     real: Bool[Tensor, "G N k"] | None,
     mask: Bool[Tensor, "B N"] | None,
 ) -> tuple[Int[Tensor, "G1 N k"], Bool[Tensor, "G1 N k"] | None]:
-    """The same neighbours, less those to and from rows that a mask says are padding."""
+    """The neighbours without those to and from rows that a mask says are padding."""
     if mask is None:
         return index, real
     index = index.expand(mask.shape[0], -1, -1)

@@ -35,7 +35,7 @@ class Pointwise(nn.Linear):
     """A linear map of the channels at every point of a grid, without moving them to the end."""
 
     def forward(self, input: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B O *grid"]:
-        """The same map everywhere."""
+        """One map for all points."""
         weight = self.weight.expand(input.shape[0], -1, -1)
         out = torch.baddbmm(self.bias.unsqueeze(-1), weight, input.flatten(2))
         return out.unflatten(2, input.shape[2:])

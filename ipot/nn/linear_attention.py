@@ -59,7 +59,7 @@ def rotate(x: Float[Tensor, "B H N e"], by: Rotation | None) -> Float[Tensor, "B
 
 
 def real(x: Float[Tensor, "B H N e"], mask: Bool[Tensor, "B N"] | None) -> Tensor:
-    """The same with zeros at padding."""
+    """The rows with zeros at padding."""
     return x if mask is None else x.masked_fill(~mask[:, None, :, None], 0.0)
 
 

@@ -1,4 +1,4 @@
-"""A plain network of dense layers."""
+"""Dense layers: a plain network, one with residuals, a layer for coordinates, initial weights."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -66,3 +67,54 @@ class MLP(nn.Module):
     def forward(self, x: Float[Tensor, "... into"]) -> Float[Tensor, "... out"]:
         """Every row by itself."""
         return self.layers(x)
+
+
+class Precise(nn.Linear):
+    """A linear layer that autocast does not touch.
+
+    In half precision a coordinate has eight bits: neighbours on a fine mesh would be one point.
+    """
+
+    def forward(self, input: Float[Tensor, "... into"]) -> Float[Tensor, "... out"]:
+        """The layer in the precision of its weights."""
+        with torch.autocast(input.device.type, enabled=False):
+            return super().forward(input.to(self.weight.dtype))
+
+
+class ResidualMLP(nn.Module):
+    """h = σ(W x), then h + σ(W h) for every hidden layer, then a linear layer; σ is a GELU.
+
+    What comes in may be coordinates: the first layer keeps their precision.
+    """
+
+    def __init__(self, into: int, width: int, out: int, layers: int) -> None:
+        super().__init__()
+        self.into = Precise(into, width)
+        self.hidden = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
+        self.out = nn.Linear(width, out)
+
+    def forward(self, x: Float[Tensor, "... into"]) -> Float[Tensor, "... out"]:
+        """Every row by itself."""
+        x = F.gelu(self.into(x))
+        for layer in self.hidden:
+            x = x + F.gelu(layer(x))
+        return self.out(x)
+
+
+# The deviation of a standard normal cut at twice its deviation.
+CUT = 0.87962566103423978
+
+
+@torch.no_grad()
+def truncate(module: nn.Module, deviation: float | None = None) -> None:
+    """Draw all linear layers anew, from a normal cut at twice its deviation; biases start at zero.
+
+    Without a deviation it is such that a layer keeps the variance of what comes in.
+    """
+    for layer in module.modules():
+        if not isinstance(layer, nn.Linear):
+            continue
+        std = deviation or layer.in_features**-0.5 / CUT
+        nn.init.trunc_normal_(layer.weight, std=std, a=-2 * std, b=2 * std)
+        if layer.bias is not None:
+            layer.bias.zero_()

@@ -1,12 +1,14 @@
-"""What a point is to a network: its place, the values there, the parameters of its case."""
+"""Points as a network sees them: position, values and parameters; and points spread evenly."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.nn.precise import Precise
+from ipot.nn.mlp import Precise
 from ipot.spec import Bounds
 
 
@@ -21,7 +23,7 @@ class UnitBox(nn.Module):
         self.register_buffer("size", size, persistent=False)
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
-        """The same points in the unit box."""
+        """The points in the unit box."""
         return (x - self.low) / self.size
 
 
@@ -92,3 +94,25 @@ def with_parameters(
         return values
     wide = parameters.to(values.dtype).unsqueeze(1).expand(-1, values.shape[1], -1)
     return torch.cat([values, wide], -1)
+
+
+def spread(count: int, domain: Bounds, *, sphere: bool = False) -> Float[Tensor, "count D"]:
+    """A low-discrepancy sequence in a box, or a spiral of equal areas on the unit sphere.
+
+    In a box: multiples of the powers of 1/φ, where φ^(D + 1) = φ + 1 (the golden ratio for D = 1),
+    modulo one. On the sphere: Fibonacci's lattice, whose points turn by the golden angle.
+    """
+    number = torch.arange(count, dtype=torch.float64) + 0.5
+    if sphere:
+        height = 1 - 2 * number / count
+        angle = math.pi * (3 - math.sqrt(5)) * number
+        radius = (1 - height.square()).sqrt()
+        return torch.stack([radius * angle.cos(), radius * angle.sin(), height], -1)
+    dimension = len(domain)
+    phi = 2.0
+    for _ in range(60):  # a contraction: the root to rounding
+        phi = (1 + phi) ** (1 / (dimension + 1))
+    steps = torch.tensor([phi ** -(axis + 1) for axis in range(dimension)], dtype=torch.float64)
+    low = torch.tensor([a for a, _ in domain], dtype=torch.float64)
+    high = torch.tensor([b for _, b in domain], dtype=torch.float64)
+    return low + (high - low) * torch.remainder(0.5 + number[:, None] * steps, 1.0)

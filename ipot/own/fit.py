@@ -18,7 +18,7 @@ from ipot.data.own import Dataset
 from ipot.data.own_given import flag
 from ipot.data.own_units import spans_held
 from ipot.data.statistics import Moments, Statistics
-from ipot.device import choose
+from ipot.device import choose, use_quickest
 from ipot.errors import DataError
 from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import Scores, evaluate
@@ -38,7 +38,6 @@ from ipot.run_folder import Run, environment
 from ipot.surrogate.batches import calibrated
 from ipot.surrogate.loading import TRAINING
 from ipot.surrogate.surrogate import Surrogate
-from ipot.threads import use_quickest
 from ipot.training import checkpoint
 from ipot.training.objective import BalancedL2, Objective
 from ipot.training.settings import Training

@@ -17,7 +17,7 @@ from ipot.lock import locked
 from ipot.models.ipot import Config
 from ipot.own.sizing import Plan
 from ipot.run_folder import Run, differences, environment, left_as_found
-from ipot.saved.disk import recover
+from ipot.saved.disk import recover_run
 from ipot.saved.folder import is_saved, read_saved, refuse_current, refuse_target
 from ipot.surrogate.loading import OWN_DATA, TRAINING
 from ipot.training.settings import Training
@@ -47,7 +47,7 @@ def working_folder(out: Path | str | None, resume: Path | str | None) -> Iterato
     if out is not None and resume is not None and out != resume:
         raise RunError(f"out={out} and resume={resume} are two folders: give one")
     if resume is not None:
-        recover(resume, (TRAINING,))  # a save that was killed may have left the run elsewhere
+        recover_run(resume, (TRAINING,))  # a save that was killed may have left it elsewhere
         if not Run(resume / TRAINING).config_file.is_file():
             raise RunError(f"resume={resume}: there is no run to go on with. Start one by out=...")
         # Now, and not when the model is to be saved at the end.

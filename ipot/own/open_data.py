@@ -12,7 +12,7 @@ import numpy as np
 
 from ipot.data.own import Dataset
 from ipot.data.own_given import path_given
-from ipot.errors import DataError, UnknownName
+from ipot.errors import DataError, UnknownName, shown
 from ipot.formats import (
     Case,
     CaseReader,
@@ -231,7 +231,7 @@ def _refuse_unknown(options: dict[str, Any]) -> None:
     known = sorted({*SERIES, *FRAMES, *PLACES})
     if unknown := [n for n in options if n not in known]:
         raise UnknownName(
-            f"ipot.fit has no argument {', '.join(map(repr, unknown))}. For data of some kinds it "
+            f"ipot.fit has no argument {', '.join(map(shown, unknown))}. For data of some kinds it "
             f"takes besides: {', '.join(known)}"
         )
 

@@ -20,12 +20,12 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from ipot.data.own import Dataset
-from ipot.errors import RunError, UnknownName, Unsupported
+from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.models.ipot import Config
 from ipot.recipes import paper
 from ipot.spec import Bounds
 from ipot.training.settings import Training
-from ipot.typed_json import from_value, plain, shown
+from ipot.typed_json import from_value, plain
 
 PRESETS = ("default", "paper")
 MEASURED = 1000
@@ -131,13 +131,13 @@ def refuse_settings(
 ) -> None:
     """Refuse what cannot be meant, before any data are read."""
     if preset not in PRESETS:
-        raise Unsupported(f"unknown preset {preset!r}. Known: {', '.join(PRESETS)}")
+        raise Unsupported(f"unknown preset {shown(preset)}. Known: {', '.join(PRESETS)}")
     if not (_whole(seed) and 0 <= seed < 2**63):
-        raise Unsupported(f"seed must be a whole number from 0 to 2^63 - 1, got {seed!r}")
+        raise Unsupported(f"seed must be a whole number from 0 to 2^63 - 1, got {shown(seed)}")
     if epochs is not None and not (_whole(epochs) and epochs > 0):
-        raise Unsupported(f"epochs must be a whole number of at least 1, got {epochs!r}")
+        raise Unsupported(f"epochs must be a whole number of at least 1, got {shown(epochs)}")
     if minutes is not None and not (_real(minutes) and 0 < minutes < math.inf):
-        raise Unsupported(f"minutes must be a positive number, got {minutes!r}")
+        raise Unsupported(f"minutes must be a positive number, got {shown(minutes)}")
     _given("model", Config, model)
     _given("training", Training, training)
 
@@ -147,7 +147,7 @@ def refuse_misspelt(given: Iterable[str], known: Iterable[str]) -> None:
     known = sorted(known)
     for name in given:
         if name not in known and (alike := difflib.get_close_matches(name, known, n=1)):
-            raise UnknownName(f"ipot.fit has no argument {name!r}. Did you mean {alike[0]}?")
+            raise UnknownName(f"ipot.fit has no argument {shown(name)}. Did you mean {alike[0]}?")
 
 
 def _given(name: str, kind: type, given: Any) -> dict[str, Any]:
@@ -162,7 +162,8 @@ def _given(name: str, kind: type, given: Any) -> dict[str, Any]:
     known = [f.name for f in fields(kind)]
     if unknown := [key for key in given if key not in known]:
         raise Unsupported(
-            f"{name}: no such setting as {', '.join(map(repr, unknown))}. Known: {', '.join(known)}"
+            f"{name}: no such setting as {', '.join(map(shown, unknown))}. Known: "
+            f"{', '.join(known)}"
         )
     hints, found = get_type_hints(kind), {}
     for key, value in given.items():

@@ -43,7 +43,7 @@ class Globe(GridProblem):
     every: int = 7
     """Days from one window to the next."""
     weighted: bool = True
-    """Whether samples carry the area of each point, for the weighted scores beside the paper's."""
+    """Give samples the area of each point, for the weighted scores beside the paper's."""
 
     def __post_init__(self) -> None:
         if min(self.history, self.steps, self.every) < 1:
@@ -132,7 +132,7 @@ class Globe(GridProblem):
         return 4 * (self.history + self.steps) * points
 
     def with_steps(self, steps: int) -> Globe:
-        """The same weather, predicted further or less far ahead."""
+        """The problem with forecasts further or less far ahead."""
         if steps < 1:
             raise DataError(f"a forecast needs at least one step, got {steps}")
         return replace(self, steps=steps)

@@ -14,7 +14,7 @@ from torch import Tensor
 from ipot.data.dataset import Dataset, Stacked
 from ipot.data.store import Fields, Report, Store
 from ipot.data.views import Mask
-from ipot.errors import DataError, UnknownName, Unsupported
+from ipot.errors import DataError, UnknownName, Unsupported, shown
 from ipot.samples import Batch
 from ipot.spec import Spec
 
@@ -97,7 +97,7 @@ class Problem(ABC):
         return None
 
     def with_steps(self, steps: int) -> Problem:
-        """The same problem with another horizon."""
+        """The problem with another horizon."""
         raise Unsupported(f"{self.name} is steady: it has no steps to take, so leave {steps} out")
 
     def references(self, data: Dataset, split: str) -> dict[str, Tensor]:
@@ -140,7 +140,7 @@ class Problem(ABC):
     ) -> Dataset:
         """A split as a data set, generated into the store where it is not there yet."""
         if split not in SPLITS:
-            raise UnknownName(f"unknown split {split!r}. Known: {', '.join(SPLITS)}")
+            raise UnknownName(f"unknown split {shown(split)}. Known: {', '.join(SPLITS)}")
         if count < 1:
             raise DataError(f"the {split} split needs at least one sample, got {count}")
         stored = self.storage(resolution, query_resolution)
@@ -174,7 +174,7 @@ class Problem(ABC):
 
 
 def same_points(data: Dataset) -> bool:
-    """Whether every query of every sample is the input point of the same row."""
+    """True if every query of every sample is the input point of the same row."""
     if not isinstance(data, Stacked):
         return False
     points, queries = data.data.points, data.data.queries
@@ -226,7 +226,7 @@ class GridProblem(Problem):
         return [r for r in range(2 + self._closed, self.nodes + 1) if self.thins(self.nodes, r)]
 
     def thins(self, fine: int, coarse: int) -> bool:
-        """Whether the coarse grid is every k-th node of the fine one, along every axis."""
+        """True if the coarse grid is every k-th node of the fine one, along every axis."""
         if not 1 < coarse <= fine or (fine - self._closed) % (coarse - self._closed):
             return False
         step = (fine - self._closed) // (coarse - self._closed)

@@ -21,7 +21,7 @@ from ipot.data.landsea import LandSea, choose
 from ipot.data.store import Fields
 from ipot.data.temperature import stamp
 from ipot.data.weather import Weather
-from ipot.errors import DataError, Unsupported
+from ipot.errors import DataError, Unsupported, shown
 from ipot.problems._globe import Globe
 from ipot.spec import Bounds
 
@@ -88,7 +88,7 @@ class Era5(Globe):
             try:
                 np.datetime64(day or "2018-01-01", "D")
             except ValueError as error:
-                raise DataError(f"expected a day like 2018-01-01, got {day!r}") from error
+                raise DataError(f"expected a day like 2018-01-01, got {shown(day)}") from error
 
     @property
     def domain(self) -> Bounds:
@@ -104,7 +104,7 @@ class Era5(Globe):
         return choose(self.landsea)
 
     def thins(self, fine: int, coarse: int) -> bool:
-        """Whether the coarse grid is every k-th line of the fine one, from north and west on."""
+        """True if the coarse grid is every k-th line of the fine one, from north and west on."""
         if not self.area:
             return super().thins(fine, coarse)
         return 1 < coarse <= fine and fine % coarse == 0 and min(self.shape(coarse)) > 1

@@ -185,7 +185,7 @@ class NavierStokes(GridProblem):
         return 4 * (HISTORY + self.horizon) * (resolution or self.solved) ** 2
 
     def with_steps(self, steps: int) -> NavierStokes:
-        """The same flow followed for longer or shorter."""
+        """The problem with flows followed for longer or shorter."""
         if steps < 1:
             raise DataError(f"a rollout needs at least one step, got {steps}")
         return replace(self, steps=steps)

@@ -63,7 +63,7 @@ class Plasticity(Problem):
     mass_scaling: float = 1.0
     """How much heavier the metal is made, which makes steps longer by the root of that."""
     repeated: bool = False
-    """Whether the die is given at every query, as in the paper, and not once along a line."""
+    """Give the die at every query, as in the paper, and not once along a line."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.hardening < math.inf:

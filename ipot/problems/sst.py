@@ -185,7 +185,7 @@ class Sst(Problem):
         return 0
 
     def with_steps(self, steps: int) -> Sst:
-        """The same ocean forecast for longer or shorter."""
+        """The problem with forecasts for longer or shorter."""
         if steps < 1:
             raise DataError(f"a forecast needs at least one step, got {steps}")
         return replace(self, steps=steps)

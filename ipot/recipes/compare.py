@@ -15,11 +15,10 @@ from typing import Any
 
 import torch
 
-from ipot import files, registry
+from ipot import files, lock, registry
 from ipot.data.store import Store
 from ipot.device import choose, out_of_memory, release_memory
-from ipot.errors import DataError, Diverged, RunError, UnknownName, Unsupported
-from ipot.lock import locked
+from ipot.errors import DataError, Diverged, RunError, UnknownName, Unsupported, shown
 from ipot.models.base import parameter_count
 from ipot.problems.base import SPLITS
 from ipot.recipes import systems
@@ -44,7 +43,7 @@ PLENTY = 1_000_000
 def shared(problem: str, preset: str = "default") -> Experiment:
     """What all systems start from: a problem in its default view and its numbers of samples."""
     if preset not in PRESETS:
-        raise UnknownName(f"unknown preset {preset!r}. Known: {', '.join(PRESETS)}")
+        raise UnknownName(f"unknown preset {shown(preset)}. Known: {', '.join(PRESETS)}")
     return replace(experiment(problem), problem=registry.find("problems", problem), preset=preset)
 
 
@@ -56,7 +55,7 @@ def chosen(words: str) -> list[str]:
     found = [name if "." in name else name.replace("-", "_").lower() for name in found]
     if not found:
         known = ", ".join(registry.names("models"))
-        raise UnknownName(f"no system to compare in {words!r}. Known: {known}; or all")
+        raise UnknownName(f"no system to compare in {shown(words)}. Known: {known}; or all")
     for name in found:
         registry.find("models", name)
     return list(dict.fromkeys(found))
@@ -89,7 +88,7 @@ def compare(
     _refuse(base, terms)
     options = {"device": device, "store": store or Store(), "report": report, "quiet": quiet}
     options |= {"trusted": trusted}
-    with locked(Path(out), "comparing"):
+    with lock.locked(Path(out), "comparing"):
         return _compared(base, list(models), Path(out), terms, small, options, tell)
 
 
@@ -203,6 +202,7 @@ def _outcome(plan: Entrant, folder: Path, options: dict[str, Any]) -> dict[str, 
     if plan.settings is None:
         return {"reason": plan.reason}
     if _test(folder).exists():
+        lock.sweep(folder)  # which nobody takes any more: a kill may have left its file
         return read_test(_test(folder))
     # What the system before has left behind is none of this one's memory.
     torch.compiler.reset()

@@ -16,17 +16,16 @@ from ipot import registry
 from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.data.store import Store
-from ipot.errors import RunError, UnknownName, Unsupported
-from ipot.models._globe import place, seen_spec
+from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.models._shapes import refuse_beyond_memory
-from ipot.models._wrappers import wrap
+from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes import default, paper, systems
 from ipot.recipes.sizes import refuse_data, refuse_sizes
 from ipot.spec import Spec
 from ipot.training.settings import Training
-from ipot.typed_json import from_dict, shown, to_dict
+from ipot.typed_json import from_dict, to_dict
 
 PRESETS = ("default", "paper")
 
@@ -142,7 +141,7 @@ def _config_class(name: str, where: str) -> Any:
 def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Experiment:
     """The settings of a preset, to be changed with `dataclasses.replace`."""
     if preset not in PRESETS:
-        raise UnknownName(f"unknown preset {preset!r}. Known: {', '.join(PRESETS)}")
+        raise UnknownName(f"unknown preset {shown(preset)}. Known: {', '.join(PRESETS)}")
     model = model if "." in model else model.replace("-", "_").lower()
     found = registry.find("problems", problem)
     module = registry.module("models", model)
@@ -198,7 +197,7 @@ def build_model(
         except (ValueError, TypeError, RuntimeError) as error:
             raise RunError(f"the settings of {name} do not fit {spec.name}: {error}") from error
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
-    return place(wrap(inner, statistics or Statistics.identity(*sizes)), spec)
+    return wrap_globe(wrap(inner, statistics or Statistics.identity(*sizes)), spec)
 
 
 def able(spec: Spec, besides: str = "") -> str:

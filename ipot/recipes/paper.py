@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ipot.errors import UnknownName
+from ipot.errors import UnknownName, shown
 from ipot.models.ipot import Config
 from ipot.spec import Spec
 from ipot.training.settings import Training
@@ -61,8 +61,8 @@ def row(problem: str) -> Row:
     problem = STAND_INS.get(problem, problem)
     if problem not in TABLE:
         raise UnknownName(
-            f"the paper has no problem {problem!r}, so there is no preset `paper` for it. It has "
-            f"{', '.join(TABLE)}; use --preset default."
+            f"the paper has no problem {shown(problem)}, so there is no preset `paper` for it. It "
+            f"has {', '.join(TABLE)}; use --preset default."
         )
     return TABLE[problem]
 

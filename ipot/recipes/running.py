@@ -14,7 +14,7 @@ from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.data.store import Store
 from ipot.device import choose
-from ipot.errors import RunError, UnknownName, Unsupported
+from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.lock import locked
 from ipot.models import _shapes as shapes
 from ipot.models.base import Operator
@@ -23,10 +23,10 @@ from ipot.recipes.sizes import refuse_sizes, refuse_subsets, refuse_training
 from ipot.recipes.starting import Start, load_start, refuse_start
 from ipot.run_folder import Run, differences, environment, left_as_found
 from ipot.training import checkpoint
+from ipot.training.checkpoint import result_from
 from ipot.training.distributed import PATIENCE, World, launch, restarted, world
 from ipot.training.journal import Progress
 from ipot.training.objective import RelativeL2
-from ipot.training.state import result_from
 from ipot.training.trainer import Result, Trainer
 from ipot.training.unroll import examine as examine_pieces
 from ipot.typed_json import from_value
@@ -185,7 +185,7 @@ def restore(
     Code outside this package that the run names is imported only where it is `trusted`.
     """
     if weights not in ("best", "last"):
-        raise UnknownName(f"unknown weights {weights!r}. Known: best, last")
+        raise UnknownName(f"unknown weights {shown(weights)}. Known: best, last")
     folder = Run.open(path)
     settings = Experiment.from_dict(folder.config(), str(folder.config_file), trusted=trusted)
     file, prefix = (folder.best, "") if weights == "best" else (folder.last, "model")

@@ -18,8 +18,7 @@ from ipot.data.statistics import mean_field
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import DataError, Unsupported
-from ipot.evaluation.evaluate import Scores, evaluate, score
-from ipot.evaluation.references import score_references
+from ipot.evaluation.evaluate import Scores, evaluate, score, score_references
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes.experiment import Experiment, SplitReport, load_data

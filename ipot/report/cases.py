@@ -62,7 +62,7 @@ class Case:
 
     @property
     def source_extent(self) -> Extent:
-        """The same for the input panel."""
+        """The extent of the input panel."""
         return self.extent if self._alike else self.source.extent
 
     @property

@@ -186,7 +186,7 @@ def _dot(i: int) -> dict[str, Any]:
 
 
 def _share_errors(axes: Axes, found: Comparison, rows: Sequence[Row]) -> None:
-    """The same axis of errors for every panel, and the mean field on it."""
+    """One axis of errors for every panel, and the mean field on it."""
     errors = [error for row in rows for _, error in row.curve]
     errors += [row.error for row in rows if row.error is not None]
     if found.mean_field is not None:

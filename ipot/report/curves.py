@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.report.style import COLOURS, FAINT, RULE, Axes, Figure, Sheet, look
 from ipot.report.tables import Number
 
@@ -54,12 +54,12 @@ def draw_curve(
     title: str | None = None,
     reference: Mapping[str, Number] | None = None,
 ) -> None:
-    """The same inside a panel that exists."""
+    """Draw curves into axes that exist; `curve` says what the arguments mean."""
     if not series:
         raise DataError("a curve needs at least one series, got none")
     for i, (name, (x, y)) in enumerate(series.items()):
         if len(x) != len(y):
-            raise DataError(f"series {name!r} has {len(x)} positions and {len(y)} values")
+            raise DataError(f"series {shown(name)} has {len(x)} positions and {len(y)} values")
         order = np.argsort(np.asarray(x, float), kind="stable")
         axes.plot(
             np.asarray(x, float)[order],

@@ -194,7 +194,7 @@ def _draw(rows: list[list[Tile]], scales: dict[str, Scale], title: str | None) -
 
 
 def _starts(rows: list[list[Tile]], column: int) -> bool:
-    """Whether a column needs a labelled axis of its own: the one before shows another place."""
+    """True if a column needs a labelled axis of its own: the one before shows another region."""
     if column == 0:
         return True
 
@@ -207,7 +207,7 @@ def _starts(rows: list[list[Tile]], column: int) -> bool:
 
 
 def _last_of_label(row: list[Tile], column: int) -> bool:
-    """Whether no later tile has the same colours."""
+    """True if no later tile has the same colours."""
     tile = row[column]
     return tile.values is not None and all(t.label != tile.label for t in row[column + 1 :])
 

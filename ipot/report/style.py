@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ipot import files
-from ipot.errors import RunError
+from ipot.errors import RunError, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -201,7 +201,8 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise RunError(
-            f"cannot save a picture as {path.name!r}: the name must end in {', '.join(SUFFIXES)}"
+            f"cannot save a picture as {shown(path.name)}: the name must end in "
+            f"{', '.join(SUFFIXES)}"
         )
     # Without a date the same picture is the same file.
     metadata = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(suffix)

@@ -32,7 +32,7 @@ class View:
 
     @property
     def plane(self) -> bool:
-        """Whether positions fill a plane; a line has values on its second axis."""
+        """True if positions fill a plane; a line has values on its second axis."""
         return self.kind in ("grid", "mesh", "cloud")
 
     @property

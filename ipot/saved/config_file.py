@@ -14,9 +14,9 @@ from typing import Any
 
 from ipot import safe_read
 from ipot.data.own_layout import Layout
-from ipot.errors import IpotError, RunError
+from ipot.errors import IpotError, RunError, shown
 from ipot.spec import Spec
-from ipot.typed_json import from_dict, from_value, shown, to_dict
+from ipot.typed_json import from_dict, from_value, to_dict
 from ipot.version import __version__
 
 CONFIG = "config.json"

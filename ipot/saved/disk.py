@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ipot import files, lock
+from ipot.errors import RunError
 
 
 @contextmanager
@@ -29,7 +30,7 @@ def whole_folder(
     next one to write removes; entries to keep that had not gone over yet go over then.
     """
     with lock.locked(target.parent, "saving", name=f".{target.name}.lock", wait=True):
-        recover(target, keep)
+        recover(target, keep, alone=True)
         check()
         with ExitStack() as held:
             for name in keep:
@@ -41,6 +42,8 @@ def whole_folder(
                 yield folder
                 _open_up(folder)
                 _flush(folder)
+                # Its name as well: what is to be kept must not go into a folder that has none yet.
+                _sync(target.parent)
                 _take_place(folder, target, keep)
                 _sync(target)
                 _sync(target.parent)
@@ -49,14 +52,15 @@ def whole_folder(
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-def recover(target: Path, keep: tuple[str, ...]) -> None:
+def recover(target: Path, keep: tuple[str, ...], *, alone: bool = False) -> None:
     """Put in order what killed processes have left of `target`, and remove what nobody needs.
 
-    Who calls it has the lock, or does not mind others who do the same.
+    Who is `alone` has the lock. Others put in order what is left by processes that have certainly
+    died; those before a restart of the machine cannot be asked after, and only the lock tells.
     """
     if not target.parent.is_dir():
         return
-    for left in files.left_behind(target):
+    for left in files.left_behind(target, alone=alone):
         with suppress(OSError):  # somebody else has done it, or may alone
             if left.suffix == ".old" and not target.exists():
                 os.rename(left, target)
@@ -64,8 +68,20 @@ def recover(target: Path, keep: tuple[str, ...]) -> None:
             for name in keep:
                 if (left / name).exists() and target.is_dir() and not (target / name).exists():
                     os.rename(left / name, target / name)
+                    _sync(target)  # before the folder goes that it came from
             if not any((left / name).exists() for name in keep):
                 shutil.rmtree(left, ignore_errors=True)
+
+
+def recover_run(target: Path, keep: tuple[str, ...]) -> None:
+    """The same for those who are about to read, as whoever is alone if that can be had."""
+    if not target.parent.is_dir() or all((target / name).exists() for name in keep):
+        return
+    try:
+        with lock.locked(target.parent, "recovering", name=f".{target.name}.lock"):
+            recover(target, keep, alone=True)
+    except RunError:  # somebody saves there, or we may not write
+        recover(target, keep)
 
 
 def _open_up(folder: Path) -> None:

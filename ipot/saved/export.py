@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ipot import files
 from ipot.data.scaling import Scaling
-from ipot.errors import DataError, RunError, Unsupported
+from ipot.errors import DataError, RunError, Unsupported, shown
 from ipot.models.base import Operator
 from ipot.samples import Batch
 from ipot.saved.card import scales_of
@@ -269,7 +269,7 @@ def _call(
 
 def _target(path: Path, format: str) -> Path:
     if format not in FORMATS:
-        raise Unsupported(f"unknown format {format!r}; known: {', '.join(FORMATS)}")
+        raise Unsupported(f"unknown format {shown(format)}; known: {', '.join(FORMATS)}")
     if path.suffix != f".{format}":
         raise Unsupported(f"{path}: a file of the format {format} ends in .{format}")
     if path.is_dir():

@@ -17,7 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ipot.solvers import euler_flux, euler_grid, graphs
+from ipot.device import captured
+from ipot.solvers import euler_flux, euler_grid
 from ipot.solvers.euler_flux import GAMMA, Limiter
 from ipot.solvers.euler_multigrid import Hierarchy, Settings
 
@@ -100,7 +101,7 @@ def free_stream(
 
 def _first_guess(mesh: Tensor, outside: Tensor, settings: Settings, steps: int) -> Tensor:
     hierarchy = Hierarchy(mesh, outside, settings)
-    hierarchy.start(steps, graphs.captured)
+    hierarchy.start(steps, captured)
     return hierarchy.state
 
 
@@ -135,7 +136,7 @@ class _Batch:
         self.rows = rows
         self.hierarchy = Hierarchy(mesh[rows], outside, settings)
         self.hierarchy.state.copy_(state[:, rows])
-        self.cycle = graphs.captured(self.hierarchy.cycle, [self.hierarchy.state], rehearsals=1)
+        self.cycle = captured(self.hierarchy.cycle, [self.hierarchy.state], rehearsals=1)
         self.mach = self._mach()
 
     def advance(self) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ipot.solvers import graphs
+from ipot.device import captured
 from ipot.solvers.forging_block import LENGTH, SPEED, Block, sound
 from ipot.solvers.plane_stress import Metal
 
@@ -83,7 +83,7 @@ def solve(
     block = Block(die, metal, mass_scaling, DURATION / FRAMES / count)
     if inside := block.inside():
         raise ValueError(f"a die must start above the block, at y > 14.9; samples {inside} do not")
-    step = graphs.captured(block.step, block.state)
+    step = captured(block.step, block.state)
     moved, energies = [block.displacement()], [block.energies()]
     for frame in range(1, FRAMES):
         block.descent.fill_(SPEED * DURATION * (frame - 1) / FRAMES)

@@ -19,7 +19,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ipot.solvers import graphs, spectral
+from ipot.device import captured
+from ipot.solvers import spectral
 
 # dt = 5e-3 at 256², 1e-2 at 128², 2e-2 at 64².
 _STEP_TIMES_POINTS = 1.28
@@ -122,7 +123,7 @@ class _Flow:
         self.loss = torch.zeros_like(keep, dtype=number)
         self.dt = torch.zeros((), dtype=number, device=vorticity.device)
         # Here `dt` is still zero, so that rehearsing cannot blow up.
-        self.step = graphs.captured(self._step, [self.state])
+        self.step = captured(self._step, [self.state])
 
     def vorticity(self) -> Float[Tensor, "B N N"]:
         """The fields on the grid."""

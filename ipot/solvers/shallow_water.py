@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from ipot.solvers import graphs
+from ipot.device import captured
 from ipot.solvers.sphere import Transform
 
 RADIUS = 6.37122e6
@@ -196,7 +196,7 @@ class _Flow:
         self.loss = torch.zeros_like(self.damping)
         self.dt = torch.zeros((), dtype=torch.float64, device=state.device)
         # Here `dt` is still zero, so that rehearsing cannot blow up.
-        self.step = graphs.captured(self._step, [self.state])
+        self.step = captured(self._step, [self.state])
 
     def advance(self, duration: float, longest: float) -> None:
         """Take equal steps of at most `longest`."""

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from ipot.solvers import graphs
+from ipot.device import captured
 from ipot.solvers.sphere import Transform
 
 
@@ -57,7 +57,7 @@ class Air:
         self.east, self.north = (like.new_zeros(2 * steps + 1, members, *grid) for _ in range(2))
         self.diffusion = (diffusion * like).expand(waves)
         self.damping = torch.as_tensor(damping, dtype=like.dtype, device=like.device).expand(grid)
-        self._day = graphs.captured(self._steps, [self.state])
+        self._day = captured(self._steps, [self.state])
 
     @torch.no_grad()
     def advance(

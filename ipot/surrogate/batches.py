@@ -63,6 +63,7 @@ def joined(samples: Sequence[Sample]) -> Batch:
     if len(samples) > 1:
         return collate(samples)
     given: dict[str, Any] = {f.name: getattr(samples[0], f.name) for f in fields(samples[0])}
+    del given["units"]  # a batch has none
     for name, value in given.items():
         if isinstance(value, Tensor) and name != "edges":
             given[name] = value.unsqueeze(0)

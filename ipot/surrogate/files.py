@@ -125,8 +125,11 @@ def _answer_series(
     try:
         with files.atomic(output) as temporary:
             whole.to_netcdf(temporary, engine="netcdf4")
-    except OSError as error:
-        raise RunError(f"cannot write {output}: {error.strerror or error}") from error
+    except (OSError, RuntimeError) as error:  # the second where netCDF meets a full disk
+        reason = getattr(error, "strerror", None) or error
+        raise RunError(
+            f"cannot write {output}: {reason}. Make room or choose another place."
+        ) from error
     return _summary(model, output, 1)
 
 

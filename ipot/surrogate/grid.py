@@ -10,8 +10,7 @@ import torch
 
 from ipot.data import fill
 from ipot.data.dataset import Ragged, Stacked
-from ipot.data.own_given import shown
-from ipot.errors import Unsupported
+from ipot.errors import Unsupported, shown
 from ipot.models.base import Operator
 from ipot.problems.base import GridProblem, Problem
 from ipot.samples import Sample

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ipot.data.own import Layout
 from ipot.data.own_arrays import array, has_axes, is_listed
-from ipot.data.own_given import is_whole, refuse_many_steps, shown
-from ipot.errors import DataError, Unsupported
+from ipot.data.own_given import is_whole, refuse_many_steps
+from ipot.errors import DataError, Unsupported, shown
 from ipot.samples import Sample
 from ipot.spec import Spec
 from ipot.surrogate.arguments import (

@@ -10,7 +10,7 @@ import torch
 from ipot.data.own import Layout
 from ipot.data.own_given import flag, near, path_given
 from ipot.device import choose
-from ipot.errors import RunError, UnknownName, Unsupported
+from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.labelled.series import Series
 from ipot.recipes.experiment import Experiment
@@ -46,7 +46,7 @@ def load(
     place, path = choose(device), path_given("path", path)
     trusted, edited = flag("trusted", trusted), flag("edited", edited)
     if weights not in WEIGHTS_OF_A_RUN:
-        raise UnknownName(f"unknown weights {weights!r}. Known: {', '.join(WEIGHTS_OF_A_RUN)}")
+        raise UnknownName(f"unknown weights {shown(weights)}. Known: {', '.join(WEIGHTS_OF_A_RUN)}")
     _refuse_fit_run(path)
     _refuse_no_model(path)
     if not looks_saved(path):
@@ -54,7 +54,7 @@ def load(
         return Surrogate.of_experiment(model, settings, **_facts_of_run(Run(path), settings))
     if weights != "best":
         raise Unsupported(
-            f"weights={weights!r} is for the folder of a run, and {path} is a saved model, "
+            f"weights={shown(weights)} is for the folder of a run, and {path} is a saved model, "
             "which has its best weights alone: leave it out"
         )
     return _from_saved(path, place, trusted=trusted, edited=edited)

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own import Dataset, Layout
-from ipot.data.own_given import at_least_one, is_whole, path_given, shown
-from ipot.errors import DataError, Unsupported
+from ipot.data.own_given import at_least_one, is_whole, path_given
+from ipot.data.own_units import counted_by
+from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
-from ipot.evaluation.seen import ends_of, seen_in_training, warn_unlike
+from ipot.evaluation.input_range import ends_of, seen_in_training, warn_unlike
 from ipot.labelled.series import Series
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
@@ -235,7 +236,9 @@ class Surrogate:
         Where a channel is counted from an offset, errors are relative to what is left of it, and
         root mean squares are in the units of the model (`layout`).
         """
-        data = self._fitting(data)
+        # Targets that are tiny in the units of the model would be zero in float32, and errors
+        # relative to them absolute.
+        data = self._fitting(data, wide=("targets",))
         device = self.device
         return evaluate(self.model, data.to(device), device=device, finite=True)
 
@@ -262,10 +265,10 @@ class Surrogate:
             which = self.spec.outputs.index(channel)
         if isinstance(which, str) or not is_whole(which):
             raise DataError(
-                f"channel={channel!r} is no output. Known: {', '.join(self.spec.outputs)}"
+                f"channel={shown(channel)} is no output. Known: {', '.join(self.spec.outputs)}"
             )
         if not is_whole(time):
-            raise DataError(f"time must be the number of one, like 0 or -1, got {time!r}")
+            raise DataError(f"time must be the number of one, like 0 or -1, got {shown(time)}")
         seen, answer = self.drawn(sample)
         figure = plots.fields(seen, answer, spec=self.spec, channel=which, time=time)
         if path is not None:
@@ -275,6 +278,7 @@ class Surrogate:
     def drawn(self, sample: Sample) -> tuple[Sample, Tensor]:
         """A sample and its answer (T, M, K), both in the units of the data."""
         refuse_other_sample(self.spec, sample)
+        sample = counted_by(sample, self.layout)
         answer = torch.from_numpy(in_given_units(self.layout, self.answers([sample])[0]))
         return in_shown_units(self.layout, sample), answer
 
@@ -362,7 +366,10 @@ class Surrogate:
         data = self._fitting(data)
         own, other = times_of(self.spec, self.layout, None), data[0].times
         if len(own) != len(other) or not np.allclose(own, other):
-            raise DataError(f"the model answers at the times {own}, the data are at {other}")
+            raise DataError(
+                f"data have the times {other}, and bounds are made at those of training, {own}: "
+                "give targets at these times"
+            )
         self.bounds = calibrated(self.model, data)
 
     def refuse_level(self, interval: float | None) -> None:
@@ -370,7 +377,7 @@ class Surrogate:
         if interval is not None:
             usable_bounds(self.bounds, interval, fitted=self.problem is None)
 
-    def _fitting(self, data: Any) -> Stacked | Ragged:
+    def _fitting(self, data: Any, wide: Sequence[str] = ()) -> Stacked | Ragged:
         """Samples as the model counts them, or a refusal where they are of another kind."""
         if self.problem is not None and isinstance(data, Stacked | Ragged):
             refuse_other_sample(self.spec, data[0], "data are")
@@ -382,4 +389,4 @@ class Surrogate:
             )
         refuse_other_kind(self.spec, data.spec)
         refuse_other_layout(self.spec, self.layout, data.layout)
-        return data_with_grids(data.like(self.layout).data, self.problem, self.model)
+        return data_with_grids(data.like(self.layout, wide=wide).data, self.problem, self.model)

@@ -1,12 +1,18 @@
-"""Weights on disk: one file, whole or absent, and nothing in it is ever unpickled."""
+"""What a run leaves on disk to go on from: weights and counters in one file, whole or absent.
+
+Nothing in it is ever unpickled.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,10 +20,11 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from ipot import files, safe_read
-from ipot.errors import RunError
+from ipot.errors import RunError, shown
 from ipot.models._shapes import Shapes
 from ipot.models.base import Operator
-from ipot.typed_json import shown
+from ipot.training.optimizer import Average
+from ipot.typed_json import from_dict, hints_of
 
 
 def save(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -97,7 +104,7 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], where: Path | str
 
 
 def owner(model: Operator) -> dict[str, str]:
-    """Whose weights they are, for the header of their file."""
+    """The model and problem that weights belong to, for the header of their file."""
     return {"model": model.name, "problem": model.spec.name}
 
 
@@ -113,11 +120,11 @@ def refuse_other(state: dict[str, Any], wanted: dict[str, str], where: Path | st
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """An optimiser's state by the place of the parameter in it."""
+    """An optimiser's state, by the number of the parameter and the name of the entry."""
     state = optimizer.state_dict()["state"]
     return {
-        f"{place}/{name}": value if isinstance(value, Tensor) else torch.tensor(value)
-        for place, entries in state.items()
+        f"{number}/{name}": value if isinstance(value, Tensor) else torch.tensor(value)
+        for number, entries in state.items()
         for name, value in entries.items()
     }
 
@@ -132,14 +139,14 @@ def load_optimizer(
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
-        place, _, name = key.partition("/")
-        known = place.isdecimal() and len(place) < 9 and int(place) < len(parameters)
-        if not known or not (value.ndim == 0 or value.shape == parameters[int(place)].shape):
+        number, _, name = key.partition("/")
+        known = number.isdecimal() and len(number) < 9 and int(number) < len(parameters)
+        if not known or not (value.ndim == 0 or value.shape == parameters[int(number)].shape):
             raise RunError(
-                f"{where}: {key[:80]!r} is not of the optimiser of this model. Put the right file "
+                f"{where}: {shown(key)} is not of the optimiser of this model. Put the right file "
                 "back, or train again."
             )
-        state.setdefault(int(place), {})[name] = value
+        state.setdefault(int(number), {})[name] = value
     optimizer.load_state_dict({**content, "state": state})
 
 
@@ -164,3 +171,149 @@ def of_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The set that was kept under a prefix."""
     start = f"{prefix}/"
     return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
+
+
+WRITE_EVERY = 5.0
+"""Seconds for which newer best weights wait: safe writing takes as long as a short epoch."""
+
+
+class BestWeights:
+    """The best weights of a run: in memory at once, on disk within seconds, or at `flush`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._pending: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+        self._written = -WRITE_EVERY
+
+    def keep(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Take weights and their header in the place of any before."""
+        self._pending = {name: t.detach().clone() for name, t in tensors.items()}, state
+        if time.monotonic() - self._written >= WRITE_EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has not been written yet."""
+        if self._pending is not None:
+            save(self.path, *self._pending)
+            self._pending, self._written = None, time.monotonic()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a run ended."""
+
+    validation: float
+    best_validation: float
+    best_epoch: int
+    loss: float
+    epochs: int
+    steps: int
+    seconds: float
+    """Of the run, without its set-up."""
+    setup_seconds: float
+    """What compiling and capturing the first step took, the last time that the run was started."""
+    step_kind: str
+    precision: str
+    peak_gib: float | None
+    """The most memory that was held: of the GPU, or of the process where there is none."""
+    out_of_patience: bool = False
+    """True if validation, and not time or epochs, ended the run."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def result_from(content: Any) -> Result:
+    """How a run ended, from its JSON; refused if a number is not one."""
+    return _numbers_from(Result, content)
+
+
+def state_from(content: Any) -> State:
+    """The counters of a checkpoint, from its JSON."""
+    return _numbers_from(State, content)
+
+
+def _numbers_from(cls: type, content: Any) -> Any:
+    """A dataclass of plain values. NaN and infinity are allowed: errors that are not known yet."""
+    if not isinstance(content, dict):
+        raise RunError(f"expected an object with names, got {shown(content)}")
+    odd = {
+        name: value
+        for name, value in content.items()
+        if isinstance(value, float) and not math.isfinite(value)
+    }
+    hints = hints_of(cls)
+    if bad := [name for name in odd if float not in (hints.get(name), *get_args(hints.get(name)))]:
+        raise RunError(f"{bad[0]} must be {hints.get(bad[0])}, got {odd[bad[0]]}")
+    found = from_dict(cls, content | dict.fromkeys(odd, 0.0), cls.__name__.lower())
+    return replace(found, **odd)
+
+
+@dataclass
+class State:
+    """The counters that a checkpoint carries; with the weights they are all there is to resume."""
+
+    step: int = 0
+    seconds: float = 0.0
+    best_validation: float = float("inf")
+    best_epoch: int = 0
+    best_progress: float = 0.0
+    """The part of the run that was done at the best validation."""
+    out_of_patience: bool = False
+    """True once a validation found the best one too far behind."""
+    average_count: int = 0
+    loss: float = float("nan")
+    """The mean over the steps of the last row of the journal."""
+    loss_sum: float = 0.0
+    """Losses since that row."""
+    reported: int = 0
+    """The step of that row."""
+
+
+class Resumable:
+    """All that a checkpoint holds of a run besides its counters: weights, optimiser, parameters of
+    the objective's `own`, and the average of the weights if there is one."""
+
+    def __init__(
+        self,
+        model: Operator,
+        optimizer: torch.optim.Optimizer,
+        own: Iterable[Tensor],
+        average: Average | None,
+    ) -> None:
+        self.model, self.optimizer, self.average = model, optimizer, average
+        self.own = {str(i): parameter for i, parameter in enumerate(own)}
+
+    def save(self, path: Path, state: State) -> None:
+        """Write everything that is needed to go on."""
+        state.average_count = self.average.count if self.average else 0
+        tensors = with_prefix("model", self.model.state_dict())
+        tensors |= with_prefix("optimizer", optimizer_tensors(self.optimizer))
+        tensors |= with_prefix("objective", self.own)
+        if self.average:
+            tensors |= with_prefix("average", self.average.mean)
+        save(path, tensors, asdict(state) | owner(self.model))
+
+    def restore(self, path: Path, *, epochs: int) -> State:
+        """Put everything back, and return the counters; `epochs` is the length of the run."""
+        tensors, content = load(path)
+        wanted = owner(self.model)
+        refuse_other(content, wanted, path)
+        content = {name: value for name, value in content.items() if name not in wanted}
+        # Checkpoints of before there was patience lack its counters.
+        done = content.get("best_epoch", 0) / epochs
+        content = {"best_progress": done, "out_of_patience": False} | content
+        if unknown := set(content) ^ set(asdict(State())):
+            raise RunError(f"{path} was written by another version ({unknown})")
+        try:
+            state = state_from(content)
+        except RunError as error:
+            raise RunError(f"{path}: {error}. Train again.") from error
+        load_weights(self.model, of_prefix("model", tensors), path)
+        load_optimizer(self.optimizer, of_prefix("optimizer", tensors), path)
+        copy_into(self.own, of_prefix("objective", tensors), path)
+        if self.average:
+            copy_into(self.average.mean, of_prefix("average", tensors), path)
+            self.average.count = state.average_count
+        return state

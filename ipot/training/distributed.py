@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from ipot import process
+from ipot import files
 from ipot.errors import RunError
 
 Found = TypeVar("Found")
@@ -46,11 +46,11 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """True if this process writes files and reports."""
         return self.rank == 0
 
     def any(self, flag: bool) -> bool:
-        """Whether any process raised a flag; all of them get the same answer."""
+        """True if any process raised a flag; all of them get the same answer."""
         return flag if self.size == 1 else bool(self._reduce(int(flag), dist.ReduceOp.MAX))
 
     def mean(self, value: float) -> float:
@@ -65,10 +65,10 @@ class World:
         return -1 if first == NEVER else int(first)
 
     def _reduce(self, value: int | float, how: dist.ReduceOp) -> int | float:
-        # On the CPU where there is a way: errors are raised there, and do not end the process.
+        # On the CPU if it has a backend: errors are raised there, and do not end the process.
         device = "cpu" if "cpu:" in dist.get_backend_config() else "cuda"
-        kind = torch.long if isinstance(value, int) else torch.float64
-        tensor = torch.tensor(value, device=device, dtype=kind)
+        dtype = torch.long if isinstance(value, int) else torch.float64
+        tensor = torch.tensor(value, device=device, dtype=dtype)
         dist.all_reduce(tensor, op=how)
         return tensor.item()
 
@@ -151,17 +151,17 @@ def _lost(patience: float, why: str) -> RunError:
 
 
 def restarted() -> bool:
-    """Whether `torchrun` has started this process once more, after a failure."""
+    """True if `torchrun` has started this process again after a failure."""
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
 
 
 def launch() -> str | None:
-    """Which `torchrun` has started this process, the same after each restart; None where none."""
-    return process.token(os.getppid()) if "TORCHELASTIC_RESTART_COUNT" in os.environ else None
+    """Which `torchrun` started this process, the same after each restart; None if none did."""
+    return files.process_token(os.getppid()) if "TORCHELASTIC_RESTART_COUNT" in os.environ else None
 
 
 def first_process() -> bool:
-    """Whether this process, started by `torchrun` or alone, is the one that speaks."""
+    """True if this process, started by `torchrun` or alone, is the one that reports."""
     return os.environ.get("RANK", "0") == "0"
 
 

@@ -1,12 +1,20 @@
 """Every random choice of a step, as a function of (seed, step) alone.
 
-A run that was stopped and one that was not draw the same numbers, and so do all processes.
+A run that was stopped and one that was not draw the same numbers, and so do all processes. Samples
+of one size come in random order. Where sizes differ, a batch holds samples of similar size, since
+it is padded to the largest of them; the batches themselves come in random order. For a GPU, draws
+are made ahead of their steps by a thread.
 """
 
 from __future__ import annotations
 
+import math
+import queue
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import torch
@@ -21,14 +29,13 @@ from ipot.errors import DataError, Unsupported
 from ipot.samples import Batch, collate, rows_of
 from ipot.seeds import generator
 from ipot.spec import Spec
-from ipot.training.order import batches, sizes_of
 from ipot.training.settings import Training
 from ipot.training.unroll import pieces as pieces_of
 
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """The choices of one step, on the CPU. None means all of it, or nothing to choose."""
+    """The random choices of one step, on the CPU. None means all rows, or nothing to choose."""
 
     index: Tensor
     points: Tensor | None = None
@@ -40,11 +47,11 @@ class Draw:
     box have the same shapes."""
 
     def to(self, device: torch.device) -> Draw:
-        """The same on a device."""
+        """The draw with its tensors on a device."""
         return self._map(lambda t: t.to(device, non_blocking=True))
 
     def pin_memory(self) -> Draw:
-        """The same in page-locked memory, from where copies to a GPU wait for nothing."""
+        """The draw in page-locked memory, from where copies to a GPU do not block."""
         return self._map(Tensor.pin_memory)
 
     def copy_(self, other: Draw) -> None:
@@ -83,15 +90,15 @@ class Draws:
 
     def __call__(self, step: int) -> Draw:
         """The choices of a step, counted from 0."""
-        epoch, place = divmod(step, self.steps_per_epoch)
+        epoch, number = divmod(step, self.steps_per_epoch)
         known = self._order  # read once: draws may be made in several threads
         if known is None or known[0] != epoch:
             random = generator(self.settings.seed, "epoch", epoch)
             steps = self.steps_per_epoch
             known = epoch, *batches(self.data, self._sizes, steps, self.batch, random)
             self._order = known
-        _, order, numbers = known
-        return self._draw(step, order[place], None if numbers is None else numbers[place])
+        _, order, boxes = known
+        return self._draw(step, order[number], None if boxes is None else boxes[number])
 
     def examples(self) -> Iterator[Draw]:
         """A draw of every shape that there is; which samples are in it means nothing."""
@@ -169,7 +176,7 @@ class Draws:
         return self._cut(batch, draw)
 
     def packed_batch(self, draw: Draw) -> Batch:
-        """The same for packed samples, of which each takes a fraction of its own rows."""
+        """The batch of a draw from packed samples, each of which takes a fraction of its rows."""
         assert isinstance(self.data, Packed)
         assert draw.box is not None
         settings = self.settings
@@ -230,3 +237,110 @@ class RaggedSteps(TorchDataset):
 
     def __getitem__(self, index: int) -> Batch:
         return self.draws.ragged_batch(index)
+
+
+WINDOW = 32
+"""Batches of ragged samples that are sorted by size together; small, so that batches are mixed
+anew in every epoch."""
+
+
+def sizes_of(data: Dataset) -> Int[Tensor, "two samples"] | None:
+    """Points and queries of every sample, where they differ."""
+    if data.stacked:
+        return None
+    samples = [data[i] for i in range(len(data))]
+    return torch.tensor([[len(s.points), s.queries.shape[-2]] for s in samples]).T
+
+
+def batches(
+    data: Dataset, sizes: Tensor | None, steps: int, batch: int, random: torch.Generator
+) -> tuple[Int[Tensor, "steps batch"], list[int] | None]:
+    """An epoch's batches, and the numbers of their boxes where samples are packed.
+
+    Whatever the sizes, the samples that an epoch leaves out are a matter of chance alone.
+    """
+    order, numbers = torch.randperm(len(data), generator=random)[: steps * batch], None
+    if sizes is None:
+        return order.view(steps, batch), None
+    if isinstance(data, Packed):
+        order, numbers = by_box(order, data, sizes, batch)
+    else:
+        windows = order.split(batch * WINDOW)
+        order = torch.cat([by_size(window, sizes, batch) for window in windows])
+    mixed = torch.randperm(steps, generator=random)
+    return order.view(steps, batch)[mixed], numbers and [numbers[i] for i in mixed.tolist()]
+
+
+def by_size(window: Tensor, sizes: Tensor, batch: int) -> Tensor:
+    """Samples in an order in which every `batch` of them are alike in points and in queries:
+    sorted by points into slabs of several batches, and by queries within each."""
+    points, queries = sizes
+    slab = batch * max(1, round(math.sqrt(len(window) / batch)))
+    window = window[points[window].argsort(stable=True)]
+    return torch.cat([w[queries[w].argsort(stable=True)] for w in window.split(slab)])
+
+
+def by_box(order: Tensor, data: Packed, sizes: Tensor, batch: int) -> tuple[Tensor, list[int]]:
+    """Samples such that every `batch` of them fit a box, and the numbers of these boxes.
+
+    What is left over of each box makes batches of its own, in the cheapest boxes that they fit.
+    """
+    box_of, whole, numbers, left = torch.tensor(data.box_of)[order], [], [], []
+    for box in range(len(data.boxes)):
+        own = order[box_of == box]
+        count = len(own) // batch
+        whole.append(own[: count * batch])
+        numbers += [box] * count
+        left.append(own[count * batch :])
+    rest = by_size(torch.cat(left), sizes, batch)
+    numbers += [data.box_for(few.tolist()) for few in rest.split(batch) if len(few)]
+    return torch.cat([*whole, rest]), numbers
+
+
+DEPTH = 8
+"""Draws that are made ahead."""
+
+
+def ahead(draws: Callable[[int], Draw], first: int, device: torch.device) -> Iterator[Draw]:
+    """The draws from a step on, without end.
+
+    For a GPU they are made by a thread, in page-locked memory. The numbers do not change: a draw
+    depends on its step alone.
+    """
+    if device.type != "cuda":
+        yield from map(draws, count(first))
+        return
+    yield from in_a_thread(draws, first, pin=True)
+
+
+def in_a_thread(draws: Callable[[int], Draw], first: int, *, pin: bool) -> Iterator[Draw]:
+    """Draws from a step on, made by another thread, which ends with this iterator."""
+    line: queue.Queue[Draw | Exception] = queue.Queue(DEPTH)
+    stop = threading.Event()
+
+    def put(item: Draw | Exception) -> None:
+        waiting = True
+        while waiting and not stop.is_set():
+            with suppress(queue.Full):
+                line.put(item, timeout=0.1)
+                waiting = False
+
+    def make() -> None:
+        try:
+            for step in count(first):
+                if stop.is_set():
+                    return
+                draw = draws(step)
+                put(draw.pin_memory() if pin else draw)
+        except Exception as error:
+            put(error)
+
+    threading.Thread(target=make, daemon=True, name="draws").start()
+    try:
+        while True:
+            item = line.get()
+            if isinstance(item, Exception):
+                raise item
+            yield item
+    finally:
+        stop.set()

@@ -1,8 +1,11 @@
-"""What a run says of itself while it goes: metrics on disk, progress on the screen."""
+"""What a run reports while it goes: metrics on disk and for TensorBoard, progress on the screen."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import socket
 import sys
 import time
 import warnings
@@ -13,10 +16,9 @@ from typing import Any
 
 from ipot import files, safe_read
 from ipot.errors import RunError
-from ipot.training.board import Board
 
 NUMBERS = ("loss", "validation", "learning_rate", "seconds", "steps_per_second")
-"""What a row may tell besides its epoch and step."""
+"""Entries of a row besides its epoch and step."""
 
 
 class Journal:
@@ -102,7 +104,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def _is_row(row: Any) -> bool:
-    """Whether a line is of a journal: whole numbers to count by, and numbers where they belong."""
+    """True if a line is a row of a journal: whole step and epoch, and numbers elsewhere."""
     if not isinstance(row, dict):
         return False
     counts = (row.get("step"), row.get("epoch", 0))
@@ -155,7 +157,7 @@ class Speed:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
+    """Seconds in words."""
     seconds = max(0, round(seconds))
     if seconds < 60:
         return f"{seconds} s"
@@ -170,3 +172,41 @@ def _tensorboard(folder: Path) -> Board | None:
     except ImportError:
         return None
     return Board(folder / "tensorboard")
+
+
+class Board:
+    """One event file of TensorBoard, which is written before each call returns.
+
+    TensorBoard's own writer leaves this to a thread, which prints a traceback of its own when the
+    disk fails, and tells the caller later or never.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        # TensorBoard reads files in the order of their names.
+        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+        self.path = folder / name
+        with self.path.open("xb") as file:
+            file.write(_record(file_version="brain.Event:2"))
+
+    def add_scalars(self, values: dict[str, float], step: int) -> None:
+        """Add numbers by their names."""
+        from torch.utils.tensorboard.summary import scalar
+
+        records = (
+            _record(summary=scalar(name, value), step=step) for name, value in values.items()
+        )
+        content = b"".join(records)
+        with self.path.open("ab") as file:
+            file.write(content)
+
+
+def _record(**content: Any) -> bytes:
+    """An event as it lies in a file."""
+    # Its attributes are made when it is imported.
+    from tensorboard.compat.proto.event_pb2 import Event  # pyrefly: ignore[missing-module-attribute]
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    buffer = io.BytesIO()
+    RecordWriter(buffer).write(Event(wall_time=time.time(), **content).SerializeToString())
+    return buffer.getvalue()

@@ -43,11 +43,11 @@ class RelativeL2:
 
     @cached_property
     def error(self) -> nn.Module:
-        """What compares, as a module so that it can be compiled."""
+        """The comparison, as a module so that it can be compiled."""
         return MeanRelativeL2()
 
     def regions(self) -> Iterator[nn.Module]:
-        """The comparison: a dozen small passes over the fields, that a compiler makes few of."""
+        """The comparison: a dozen small passes over the fields, which a compiler fuses."""
         yield self.error
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
@@ -56,7 +56,7 @@ class RelativeL2:
 
 
 class BalancedL2(RelativeL2):
-    """The same with every output channel divided by its own size, so that a pressure of 1e5 does
+    """Relative L2 with every output channel divided by its own size, so that a pressure of 1e5 does
     not drown a velocity of 1, and every query counted by its weight where samples carry weights."""
 
     def __init__(self, scale: Float[Tensor, " K"]) -> None:
@@ -67,7 +67,7 @@ class BalancedL2(RelativeL2):
         return self.error(model(batch), batch.truth, batch.query_mask, batch.weights)
 
     def measure(self, prediction: Float[Tensor, "B T M K"], batch: Batch) -> Float[Tensor, " B"]:
-        """The same error of each sample, in the precision of the prediction."""
+        """The error of each sample, in the precision of the prediction."""
         scale = self.scale.to(prediction)
         truth, weights = batch.truth.to(prediction), batch.weights
         return relative_l2(
@@ -76,7 +76,7 @@ class BalancedL2(RelativeL2):
 
     @cached_property
     def error(self) -> nn.Module:
-        """What compares."""
+        """The comparison."""
         return MeanRelativeL2(self.scale)
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""How to train."""
+"""How to train: the settings of the loop, and the learning rate that they give."""
 
 from __future__ import annotations
 
@@ -83,3 +83,15 @@ class Training:
         for name in ("schedule", "precision", "step"):
             known = get_args(get_type_hints(type(self))[name])
             check(getattr(self, name) in known, name, f"be one of {', '.join(known)}")
+
+
+def learning_rate(settings: Training, *, epoch: float, progress: float) -> float:
+    """The rate at a (fractional) epoch and a progress in [0, 1] through the run."""
+    if settings.schedule == "step":
+        return settings.learning_rate * 0.5 ** (int(epoch) // settings.step_epochs)
+    progress = min(max(progress, 0.0), 1.0)
+    if progress < settings.warmup:
+        # Not from zero: the first step should already learn something.
+        return settings.learning_rate * (0.01 + 0.99 * progress / settings.warmup)
+    fall = (progress - settings.warmup) / max(1e-9, 1.0 - settings.warmup)
+    return settings.learning_rate * 0.5 * (1.0 + math.cos(math.pi * fall))

@@ -1,18 +1,20 @@
-"""One training step, and the three ways to run it.
+"""One training step, and the three modes that it runs in.
 
 A step gathers its batch, predicts, differentiates and updates. Eager runs it as written; compiled
 compiles the model's regions; graph does both and captures the whole step in a CUDA graph, so that
-it costs one launch. The mathematics is the same, and nothing here waits for the device. A way that
-fails at the first step is undone, and the next simpler one is taken instead.
+it costs one launch. The mathematics does not change, and nothing here waits for the device: losses
+are added up there and read now and then. A mode that fails at the first step is undone, and the
+next simpler one is tried.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.fx.experimental import _config as tracing
 from torch.nn.parallel import DistributedDataParallel
@@ -20,33 +22,16 @@ from torch.nn.parallel import DistributedDataParallel
 from ipot.accelerate import accelerate
 from ipot.accelerate.fixed_mesh import FixedMesh
 from ipot.accelerate.operators import passes, regions
-from ipot.device import out_of_memory
-from ipot.errors import IpotError, Unsupported
+from ipot.device import out_of_memory, recorded
+from ipot.errors import IpotError, OutOfMemory, Unsupported
 from ipot.models.base import Operator
 from ipot.samples import Batch
-from ipot.training.capture import Snapshot, capture
 from ipot.training.distributed import World
 from ipot.training.draws import Draw, Draws
-from ipot.training.joined import JoinedAdamW
-from ipot.training.ledger import Ledger
-from ipot.training.memory import OutOfMemory
+from ipot.training.execution import IN_WORDS, Say, attempts, fallen_back, refuse_unindexable
 from ipot.training.objective import Objective
+from ipot.training.optimizer import JoinedAdamW, set_rate
 from ipot.training.settings import Training
-from ipot.training.update import Average, make_optimizer, set_rate
-from ipot.training.ways import Say, choose, fallen_back, no_compiler, refuse_unindexable
-
-__all__ = ["Average", "Step", "choose", "fast_matmul", "make_optimizer"]
-
-WAYS = {
-    "graph": (("graph", True), ("graph", False), ("eager", False)),
-    "compiled": (("compiled", True), ("eager", False)),
-    "eager": (("eager", False),),
-}
-"""For each kind, what is tried one after the other: a kind, and whether regions are compiled."""
-WORDS = {
-    ("graph", False): "captured but not compiled",
-    ("eager", False): "eagerly",
-}
 
 
 def _to_stderr(line: str) -> None:
@@ -66,13 +51,13 @@ class Step:
         *,
         device: torch.device,
         precision: str,
-        kind: str,
+        mode: str,
         world: World,
         say: Say = _to_stderr,
     ) -> None:
         refuse_unindexable(model, draws, device)
         self.objective, self.optimizer, self.draws = objective, optimizer, draws
-        self.settings, self.device, self.kind, self.say = settings, device, kind, say
+        self.settings, self.device, self.mode, self.say = settings, device, mode, say
         self.cast = precision == "bf16"
         with torch.autocast(device.type, torch.bfloat16, enabled=self.cast, cache_enabled=False):
             quick = accelerate(model, training=True)
@@ -85,7 +70,9 @@ class Step:
         if self.regions and device.type == "cuda":
             # Many small kernels, which cost a GPU as much as large ones; a CPU does not mind.
             self.regions += [*small_regions(quick, objective, draws), self.ledger]
-        self._ways = self._to_try(world)
+        self._attempts = attempts(
+            mode, settings, device, world, compilable=bool(self.regions), say=say
+        )
         self.reference, self.model = model, quick
         if world.size > 1:
             ids = [torch.cuda.current_device()] if device.type == "cuda" else None
@@ -100,7 +87,7 @@ class Step:
             self.model.train(self.reference.training)
         set_rate(self.optimizer, rate)
         try:
-            if self._ways:
+            if self._attempts:
                 self._first(work)
             else:
                 self._run(work)
@@ -140,45 +127,27 @@ class Step:
         if isinstance(self.model, DistributedDataParallel):
             self.model = self.model.module
 
-    def _to_try(self, world: World) -> list[tuple[str, bool]]:
-        """The ways that the first step may run, the best first."""
-        ways = list(WAYS[self.kind])
-        if not self.regions:  # nothing to compile
-            ways = [(kind, False) for kind in dict.fromkeys(kind for kind, _ in ways)]
-        lack = no_compiler(self.device) if ways[0][1] else None
-        if lack and self.settings.step == self.kind:
-            raise Unsupported(
-                f"--training.step {self.kind} compiles, and {lack}. Leave it out, or use "
-                "--training.step eager."
-            )
-        if lack:
-            ways = [way for way in ways if not way[1]]
-            self.say(fallen_back(WORDS[ways[0]], lack))
-        # Processes must go the same way, and none knows what happens in another.
-        asked = self.settings.step == self.kind or world.size > 1
-        return ways[:1] if asked else ways
-
     def _first(self, work: Draw | Batch) -> None:
-        """The first step, in the best way that works; the others leave no trace in the weights."""
-        ways, self._ways = self._ways, []
-        if len(ways) == 1 and ways[0][0] == "eager":
-            self.kind = "eager"
+        """The first step, in the best mode that works; failed ones leave the weights as before."""
+        tries, self._attempts = self._attempts, []
+        if len(tries) == 1 and tries[0][0] == "eager":
+            self.mode = "eager"
             return self._run(work)
         before, reason = Snapshot(self._touched(), self.optimizer), ""
-        for kind, compiled in ways:
+        for mode, compiled in tries:
             try:
                 with _sizes_apart():
-                    self._prepare(kind, compiled, before)
+                    self._prepare(mode, compiled, before)
                     self._run(work)
                 break
             except Exception as error:
-                last = (kind, compiled) == ways[-1]
-                # What fails eagerly too is no matter of how a step runs.
+                last = (mode, compiled) == tries[-1]
+                # What fails eagerly too has nothing to do with the mode.
                 if isinstance(error, IpotError) or out_of_memory(error) or (last and reason):
                     raise
                 if last:
                     raise Unsupported(
-                        f"steps cannot be run as {kind} here: {_in_a_line(error)}. "
+                        f"steps cannot be run as {mode} here: {_in_a_line(error)}. "
                         "Use --training.step eager."
                     ) from error
                 # Words alone: the error holds on to all that was computed before it.
@@ -186,19 +155,19 @@ class Step:
             before.restore()
             self._graphs.clear()
         if reason:
-            self.say(fallen_back(WORDS[kind, compiled], reason))
+            self.say(fallen_back(IN_WORDS[mode, compiled], reason))
         return None
 
-    def _prepare(self, kind: str, compiled: bool, before: Snapshot) -> None:
-        """Make ready to run one way."""
-        self.kind = kind
+    def _prepare(self, mode: str, compiled: bool, before: Snapshot) -> None:
+        """Compile and capture what a mode needs."""
+        self.mode = mode
         for region in self.regions:
             if compiled:
                 # Samples of several sizes share what is compiled for the first of them.
                 region.compile(dynamic=not self.draws.data.stacked)
             else:
                 region._compiled_call_impl = None
-        if kind != "graph":
+        if mode != "graph":
             return
         joined = self._joined
         self._capture()
@@ -213,17 +182,23 @@ class Step:
         return isinstance(self.optimizer, JoinedAdamW) and self.optimizer.joined
 
     def _capture(self) -> None:
-        """A graph for each size of a batch."""
+        """Record a graph for each size of a batch.
+
+        They share a pool of memory: each writes all that it reads, and no two run at once.
+        """
         pool = torch.cuda.graph_pool_handle()
         for example in self.draws.examples():
             draw = example.to(self.device)
-            replay = capture(
-                lambda draw=draw: self._work(self.draws.gather(draw)), self._forget, pool
-            )
+
+            def work(draw: Draw = draw) -> None:
+                self._work(self.draws.gather(draw))
+
+            replay = recorded(work, rehearsals=WARM_UP, before=self._forget, pool=pool)
+            self._forget()
             self._graphs[draw.box] = draw, replay
 
     def _touched(self) -> Iterator[Tensor]:
-        """All that a step changes, but for the optimiser's state."""
+        """All that a step changes, except the optimiser's state."""
         yield from self.parameters
         yield from self.model.buffers()
         yield from self.ledger.buffers()
@@ -231,7 +206,7 @@ class Step:
     def _run(self, work: Draw | Batch) -> None:
         if isinstance(work, Batch):
             self._work(work.to(self.device, non_blocking=True))
-        elif self.kind == "graph":
+        elif self.mode == "graph":
             # The graph reads its choices from tensors of its own.
             static, replay = self._graphs[work.box]
             static.copy_(work)
@@ -244,9 +219,9 @@ class Step:
 
     def _work(self, batch: Batch) -> None:
         self._forget()
-        kind = self.device.type
+        device = self.device.type
         # Without the cache of cast weights: a captured graph must cast afresh at every replay.
-        with torch.autocast(kind, torch.bfloat16, enabled=self.cast, cache_enabled=False):
+        with torch.autocast(device, torch.bfloat16, enabled=self.cast, cache_enabled=False):
             loss = self.objective(self.model, batch)
         if self._one is None:  # made once: by itself torch would fill one at every step
             self._one = torch.ones_like(loss)
@@ -282,22 +257,22 @@ class Step:
 
 
 def small_regions(model: Operator, objective: Objective, draws: Draws) -> Iterator[nn.Module]:
-    """What stands around a model's regions: the gather, the scales, the loss."""
+    """Small parts around a model's regions: the gather, the scales, the loss."""
     yield from draws.passes()
     yield from passes(model)
     yield from getattr(objective, "regions", list)()
 
 
 def _in_a_line(error: Exception) -> str:
-    """An error's kind and the first thing that it says."""
+    """An error's type and its first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
 
 
 @contextmanager
 def _sizes_apart() -> Iterator[None]:
-    """Let a compiler not take sizes for the same that are equal by chance, of points and queries
-    say: in another batch they differ, and it would start again."""
+    """Keep the compiler from identifying sizes that are equal by chance, say of points and queries:
+    in another batch they differ, and it would compile again."""
     before, tracing.use_duck_shape = tracing.use_duck_shape, False
     try:
         yield
@@ -314,3 +289,71 @@ def fast_matmul() -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+class Ledger(nn.Module):
+    """The sum of losses, the number of steps, and the first step that was not finite."""
+
+    loss_sum: Tensor
+    count: Tensor
+    fault: Tensor
+
+    def __init__(self, clip: float | None, device: torch.device) -> None:
+        super().__init__()
+        self.clip = clip
+        self.register_buffer("loss_sum", torch.zeros((), device=device, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), device=device, dtype=torch.long))
+        self.register_buffer("fault", torch.full((), -1, device=device, dtype=torch.long))
+
+    def forward(self, loss: Float[Tensor, ""], gradient: Float[Tensor, " n"]) -> Float[Tensor, ""]:
+        """Take in a step, and return what its gradients are to be divided by, to clip them.
+
+        Of the gradient only the norm matters: it may be given as the norms of its parts. It says
+        whether an update is finite, also where the loss itself still is.
+        """
+        norm = torch.linalg.vector_norm(gradient)
+        self.loss_sum += loss
+        # The sum is finite as long as every loss was; asking it makes one launch of all this.
+        bad = ~(torch.isfinite(self.loss_sum) & torch.isfinite(norm)) & (self.fault < 0)
+        self.fault.copy_(torch.where(bad, self.count, self.fault))
+        self.count += 1
+        most = torch.inf if self.clip is None else self.clip
+        return ((norm + 1e-6) / most).clamp(min=1.0)
+
+    def read(self) -> tuple[float, int]:
+        """The sum of losses since the last reading and the first faulty step (-1: none).
+
+        This waits for the device.
+        """
+        loss, fault = self.loss_sum.item(), int(self.fault.item())
+        self.loss_sum.zero_()
+        return loss, fault
+
+
+WARM_UP = 3
+"""Steps that run before a capture, so that everything lazy has happened; they are undone."""
+
+
+class Snapshot:
+    """Tensors and an optimiser's state as they are now, to be put back in place: a captured graph
+    holds the addresses."""
+
+    def __init__(self, tensors: Iterable[Tensor], optimizer: torch.optim.Optimizer) -> None:
+        self.tensors, self.optimizer = [t.detach() for t in tensors], optimizer
+        self.kept = [t.clone() for t in self.tensors]
+        self.state = {
+            p: {name: t.clone() for name, t in entries.items() if isinstance(t, Tensor)}
+            for p, entries in optimizer.state.items()
+        }
+
+    def restore(self) -> None:
+        """Put everything back. A state that was not there yet is all zeros, as it starts."""
+        for tensor, kept in zip(self.tensors, self.kept, strict=True):
+            tensor.copy_(kept)
+        for p, entries in self.optimizer.state.items():
+            for name, value in entries.items():
+                if p in self.state:
+                    value.copy_(self.state[p][name])
+                else:
+                    value.zero_()
+        self.optimizer.zero_grad(set_to_none=True)

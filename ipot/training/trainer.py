@@ -1,38 +1,34 @@
-"""The loop."""
+"""The training loop."""
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 
 from ipot import files
-from ipot.run_folder import Run
 from ipot.data.dataset import Dataset
 from ipot.device import peak_memory, reset_peak_memory, synchronize
-from ipot.errors import Diverged, RunError
+from ipot.errors import Diverged, OutOfMemory
 from ipot.models.base import Operator
+from ipot.run_folder import Run
 from ipot.samples import Batch
 from ipot.training import checkpoint
-from ipot.training.ahead import ahead
-from ipot.training.best import Best
+from ipot.training.checkpoint import BestWeights, Result, Resumable, State
 from ipot.training.distributed import World
-from ipot.training.draws import Draw, Draws, RaggedSteps
+from ipot.training.draws import Draw, Draws, RaggedSteps, ahead
+from ipot.training.execution import choose, placed, precision_for
 from ipot.training.journal import Journal, Progress, Speed, duration
-from ipot.training.memory import OutOfMemory
 from ipot.training.objective import Objective, RelativeL2
-from ipot.training.schedule import learning_rate
-from ipot.training.settings import Training
-from ipot.training.signals import remembered
-from ipot.training.state import Result, State, state_from
+from ipot.training.optimizer import Average, make_optimizer
+from ipot.training.settings import Training, learning_rate
 from ipot.training.step import Step, fast_matmul
-from ipot.training.update import Average, make_optimizer
 from ipot.training.validation import Validation, relative
-from ipot.training.ways import choose, placed, precision_for
 
 __all__ = ["Result", "Stopped", "Trainer", "train"]
 
@@ -101,14 +97,15 @@ class Trainer:
             keep=self.data.resident and device.type == "cuda",
         )
         self.draws = Draws(self.data, model.spec, settings, rank=world.rank, world=world.size)
-        kind = choose(settings, self.data, device, world, self._say)
+        mode = choose(settings, self.data, device, world, self._say)
         groups = [{**g, "params": list(g["params"])} for g in objective.prepare(model, self.data)]
-        self.own = {str(i): p for i, p in enumerate(p for g in groups for p in g["params"])}
         self.optimizer = make_optimizer(self.model, settings, groups, device)
         self.average = Average(self.model, settings.average) if settings.average else None
+        own = [p for group in groups for p in group["params"]]
+        self.resumable = Resumable(self.model, self.optimizer, own, self.average)
         self.state = State()
         if run.last.exists():
-            self._restore()
+            self.state = self.resumable.restore(run.last, epochs=settings.epochs)
         self.step = Step(
             self.model,
             objective,
@@ -117,11 +114,11 @@ class Trainer:
             settings,
             device=device,
             precision=self.precision,
-            kind=kind,
+            mode=mode,
             world=world,
             say=self._say,
         )
-        self.best = Best(run.best)
+        self.best = BestWeights(run.best)
         self.step.start(self.state.step)
         self.step.loss_sum.fill_(self.state.loss_sum)
         self._validation_error = float("nan")
@@ -161,8 +158,8 @@ class Trainer:
         reset_peak_memory(self.device)
         began = time.monotonic() - state.seconds
         saved, watch = time.monotonic(), Speed()
-        fresh = self.step.kind != "eager"
-        with remembered() as caught, fast_matmul():
+        fresh = self.step.mode != "eager"
+        with signals_caught() as caught, fast_matmul():
             self.model.train()
             batches = self._batches()
             while not self._finished():
@@ -219,7 +216,7 @@ class Trainer:
         return seconds if self.settings.minutes is None else self.world.mean(seconds)
 
     def _agree(self, wish: bool, ended: bool) -> bool:
-        """Whether to do what any process wishes; several of them only talk now and then."""
+        """True if any process wishes it; several processes only talk now and then."""
         if self.world.size > 1 and not ended and self.state.step % TALK_EVERY:
             return False
         return self.world.any(wish)
@@ -284,7 +281,7 @@ class Trainer:
             journal.write(row)
 
     def _due(self) -> bool:
-        """Whether to validate at the end of this epoch: as told, or about fifty times in a run."""
+        """True if this epoch ends with a validation: as told, or about fifty times in a run."""
         if self.settings.validate_every or self.settings.minutes is None:
             every = self.settings.validate_every or max(1, self.settings.epochs // VALIDATIONS)
             return self._epoch % every == 0
@@ -334,40 +331,7 @@ class Trainer:
             self._journal.sync()
         self.best.flush()
         self.state.loss_sum = total
-        self.state.average_count = self.average.count if self.average else 0
-        tensors = checkpoint.with_prefix("model", self.model.state_dict())
-        tensors |= checkpoint.with_prefix("optimizer", checkpoint.optimizer_tensors(self.optimizer))
-        tensors |= checkpoint.with_prefix("objective", self.own)
-        if self.average:
-            tensors |= checkpoint.with_prefix("average", self.average.mean)
-        state = asdict(self.state) | checkpoint.owner(self.model)
-        checkpoint.save(self.folder.last, tensors, state)
-
-    def _restore(self) -> None:
-        tensors, state = checkpoint.load(self.folder.last)
-        owner = checkpoint.owner(self.model)
-        checkpoint.refuse_other(state, owner, self.folder.last)
-        state = {name: value for name, value in state.items() if name not in owner}
-        # Checkpoints of before there was patience lack its counters.
-        done = state.get("best_epoch", 0) / self.settings.epochs
-        state = {"best_progress": done, "out_of_patience": False} | state
-        unknown = set(state) ^ set(asdict(self.state))
-        if unknown:
-            raise RunError(f"{self.folder.last} was written by another version ({unknown})")
-        try:
-            self.state = state_from(state)
-        except RunError as error:
-            raise RunError(f"{self.folder.last}: {error}. Train again.") from error
-        weights = checkpoint.of_prefix("model", tensors)
-        checkpoint.load_weights(self.model, weights, self.folder.last)
-        moments = checkpoint.of_prefix("optimizer", tensors)
-        checkpoint.load_optimizer(self.optimizer, moments, self.folder.last)
-        objective = checkpoint.of_prefix("objective", tensors)
-        checkpoint.copy_into(self.own, objective, self.folder.last)
-        if self.average:
-            means = checkpoint.of_prefix("average", tensors)
-            checkpoint.copy_into(self.average.mean, means, self.folder.last)
-            self.average.count = self.state.average_count
+        self.resumable.save(self.folder.last, self.state)
 
     def _line(self, watch: Speed) -> str:
         done = self._progress()
@@ -394,7 +358,7 @@ class Trainer:
             steps=self.state.step,
             seconds=self.state.seconds,
             setup_seconds=self._setup,
-            step_kind=self.step.kind,
+            step_kind=self.step.mode,
             precision=self.precision,
             peak_gib=peak_memory(self.device),
             out_of_patience=self.state.out_of_patience,
@@ -402,3 +366,32 @@ class Trainer:
         if self.world.first:
             files.write_json(self.folder.result, result.as_dict())
         return result
+
+
+class CaughtSignal:
+    """The first signal that came, if any."""
+
+    number: int | None = None
+
+
+@contextmanager
+def signals_caught() -> Iterator[CaughtSignal]:
+    """Note SIGINT and SIGTERM, to be looked at between two steps, instead of dying within one."""
+    caught = CaughtSignal()
+
+    def remember(number: int, frame: Any) -> None:
+        if caught.number is not None:
+            raise KeyboardInterrupt
+        caught.number = number
+
+    numbers: Iterable[int] = (signal.SIGINT, signal.SIGTERM)
+    try:
+        before = {n: signal.signal(n, remember) for n in numbers}
+    except ValueError:  # not in the main thread: the host program handles signals
+        yield caught
+        return
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

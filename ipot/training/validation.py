@@ -13,7 +13,7 @@ from ipot.evaluation.metrics import relative_l2
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
 from ipot.samples import Batch
-from ipot.training.order import sizes_of
+from ipot.training.draws import sizes_of
 
 AT_ONCE = 16
 """Samples of a batch on a CPU."""

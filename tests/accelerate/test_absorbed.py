@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from ipot.models._attentive import Decoder
+from ipot.nn.paths import attention_path
 from torch import nn
 
 from ipot.accelerate import cuda as kernels
-from ipot.models._attentive import Decoder
 from ipot.models.ipot import Config
 from ipot.nn import absorbed
 from ipot.nn.attention import MultiHead
-from ipot.nn.paths import attention_path
 from ipot.spec import Spec
 
 pytestmark = [

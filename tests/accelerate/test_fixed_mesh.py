@@ -7,7 +7,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path
+from ipot.training.fixed import FixedMesh
 from torch import nn
+from training.toys import CPU, SPEC, TINY, model, packed, ragged, stacked
 
 from ipot.data.dataset import Stacked
 from ipot.errors import DataError
@@ -15,15 +18,12 @@ from ipot.models import _attentive
 from ipot.models.transformer import Config as TransformerConfig
 from ipot.models.transformer import Transformer
 from ipot.nn import fourier
-from ipot.nn.paths import attention_path
 from ipot.training.distributed import World
 from ipot.training.draws import Draws
-from ipot.training.fixed import FixedMesh
 from ipot.training.objective import RelativeL2
+from ipot.training.optimizer import make_optimizer
 from ipot.training.settings import Training
 from ipot.training.step import Step
-from ipot.training.update import make_optimizer
-from training.toys import CPU, SPEC, TINY, model, packed, ragged, stacked
 
 PLAIN = replace(TINY, lifted=False, decoder="narrow", local=False)
 CONFIGS = {"lifted": TINY, "plain": PLAIN}
@@ -293,7 +293,7 @@ def steps(kind, *, fix, config=PLAIN, poison=False):
         settings,
         device=CPU,
         precision="float64",
-        kind=kind,
+        mode=kind,
         world=World(),
     )
     fixed = FixedMesh(network, draws, cast=False) if fix else None
@@ -308,7 +308,7 @@ def steps(kind, *, fix, config=PLAIN, poison=False):
     if fixed:
         fixed.release()
     step.close()
-    assert step.kind == kind
+    assert step.mode == kind
     return [step.loss_sum.clone(), *(p.detach().clone() for p in network.parameters())]
 
 
@@ -319,10 +319,9 @@ def test_eager_steps_are_the_same(name):
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("traced_only")
 @pytest.mark.parametrize("name", CONFIGS)
-def test_compiled_steps_are_the_same_and_compiled_once(name, request):
-    if name == "lifted":  # the plain one is compiled to its end
-        request.getfixturevalue("traced_only")
+def test_compiled_steps_are_the_same_and_compiled_once(name):
     expected = steps("eager", fix=False, config=CONFIGS[name])
     torch._dynamo.reset()
     assert_close(steps("compiled", fix=True, config=CONFIGS[name]), expected)

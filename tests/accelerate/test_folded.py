@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch import nn
-
 from ipot.nn.folded import ALIGNED, Known, called, fold, product_dtype, project_folded
+from torch import nn
 
 CPU = torch.device("cpu")
 

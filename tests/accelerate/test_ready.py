@@ -6,15 +6,15 @@ from copy import deepcopy
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path
+from ipot.nn.split import Split
 from torch import nn
 
 from ipot.accelerate.cpu import build
 from ipot.accelerate.cpu.build import why_not
-from ipot.accelerate.cpu.reach import available
+from ipot.accelerate.cpu.interface import available
 from ipot.nn import mesh, ready
 from ipot.nn.fourier import FourierFeatures
-from ipot.nn.paths import attention_path
-from ipot.nn.split import Split
 
 
 def made(calls):

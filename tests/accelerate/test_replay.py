@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from ipot.evaluation import replay
+from ipot.accelerate import replay
 from ipot.evaluation.predict import predict
 from ipot.models.ipot import IPOT, Config
-from ipot.nn.paths import attention_path
 from ipot.samples import Batch
 from ipot.spec import Spec
 
@@ -126,16 +125,15 @@ def test_graph_equals_the_model_on_a_gpu():
     model = IPOT(SMALL, SPEC).eval().cuda()
     for seed in range(replay.PATIENCE + 3):
         batch = question(seed=seed).to("cuda")
-        with attention_path("plain"), torch.inference_mode():
+        with torch.inference_mode():
             exact = model(batch)
         torch.testing.assert_close(predict(model, batch), exact, rtol=1e-3, atol=1e-4)
     assert replay._seen[model].graph is not None
 
 
-def test_other_paths_and_untracked_weights_are_not_replayed(counted, monkeypatch):
+def test_other_devices_and_untracked_weights_are_not_replayed(counted, monkeypatch):
     monkeypatch.undo()  # the real `_worth_it`
-    with attention_path("plain"):
-        assert not replay._worth_it(question())
+    assert not replay._worth_it(question())  # on a CPU
     with torch.inference_mode():
         model = IPOT(SMALL, SPEC).eval()
     assert replay._key(model, question()) is None

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from torch import nn
-
 from ipot.nn.folded import Known
 from ipot.nn.split import Split, project, sums_of
+from torch import nn
 
 
 @pytest.mark.parametrize("channels", [1, 3, 20])

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from ipot.nn.chunks import Chunks, chunk_size, streams
+from ipot.nn.paths import attend, attention_path
+from ipot.nn.streaming import _Running, attend_chunks, attend_with_lse, gradients
 
 from ipot.models.ipot import IPOT, Config
 from ipot.nn import chunks as sizes
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.chunks import Chunks, chunk_size, streams
-from ipot.nn.paths import attend, attention_path
-from ipot.nn.streaming import _Running, attend_chunks, attend_with_lse, gradients
 from ipot.spec import Spec
 
 N, HEADS = 23, 2

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
+from ipot.nn.paths import attention_path
 
 from ipot.accelerate.cpu import block as rows
 from ipot.accelerate.cpu import build
 from ipot.accelerate.cpu.build import why_not
-from ipot.accelerate.cpu.reach import available
+from ipot.accelerate.cpu.interface import available
 from ipot.nn import swift
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.paths import attention_path
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 

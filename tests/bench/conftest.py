@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ipot.bench.ceilings import Ceilings
-from ipot.bench.terms import Terms
+from ipot.bench.measuring import Ceilings, Terms
 
 CPU = torch.device("cpu")
 

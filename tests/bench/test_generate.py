@@ -6,7 +6,7 @@ import pytest
 
 from ipot import registry
 from ipot.bench import generate
-from ipot.bench.clock import Timing
+from ipot.bench.measuring import Timing
 from ipot.errors import DataError, Unsupported
 
 

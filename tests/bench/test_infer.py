@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from ipot.bench import infer
-from ipot.bench.ceilings import Ceilings
-from ipot.bench.clock import Memory
 from ipot.bench.counts import Work
 from ipot.bench.infer import Question
+from ipot.bench.measuring import Ceilings, Memory
 from ipot.errors import DataError, UnknownName
 
 CPU = torch.device("cpu")

@@ -6,14 +6,13 @@ import pytest
 import torch
 
 from bench.cases import small
-from ipot.bench import ours, ragged, train
-from ipot.bench.clock import Timing
+from ipot.bench import train, trainer_step
 from ipot.bench.counts import Work
+from ipot.bench.measuring import Timing
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.packed import Packed
-from ipot.errors import DataError
+from ipot.errors import DataError, OutOfMemory
 from ipot.training.draws import Draws
-from ipot.training.memory import OutOfMemory
 from ipot.training.step import Step
 
 CPU = torch.device("cpu")
@@ -24,7 +23,7 @@ WORK = Work(flops=1e9, bytes=1e6)
 def uncounted(monkeypatch):
     """Counting takes longer than these steps, and is tested elsewhere."""
     monkeypatch.setattr(train, "training_work", lambda *args: WORK)
-    monkeypatch.setattr(ragged, "training_work", lambda *args: WORK)
+    monkeypatch.setattr(train, "training_work", lambda *args: WORK)
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def packed(monkeypatch):
         found.append(data)
         return data
 
-    monkeypatch.setattr(ragged, "placed", place)
+    monkeypatch.setattr(train, "placed", place)
     return found
 
 
@@ -60,7 +59,7 @@ def steps(monkeypatch):
         return Timing(ms=12.0, low=11.0, high=14.0, best=10.0, calls=2)
 
     monkeypatch.setattr(Step, "__call__", step)
-    monkeypatch.setattr(ours, "time_calls", timed)
+    monkeypatch.setattr(trainer_step, "time_calls", timed)
     return seen
 
 
@@ -134,14 +133,14 @@ def test_equal_sizes_need_no_padding(terms):
 
 @pytest.mark.parametrize("lost", [Stacked, Ragged])
 def test_what_does_not_fit_is_said(terms, monkeypatch, lost):
-    place = ragged.placed
+    place = train.placed
 
     def fail(data, *rest):
         if isinstance(data, lost):
             raise OutOfMemory("the samples do not fit")
         return place(data, *rest)
 
-    monkeypatch.setattr(ragged, "placed", fail)
+    monkeypatch.setattr(train, "placed", fail)
     first, equal, uneven = train.measure_training(small("burgers"), terms, plain=False, ragged=0.5)
     missing, other = (equal, uneven) if lost is Stacked else (uneven, equal)
     assert missing.reason == "out of memory with 8 samples"
@@ -151,14 +150,14 @@ def test_what_does_not_fit_is_said(terms, monkeypatch, lost):
 
 
 def test_what_the_trainer_would_say_is_noted(terms, monkeypatch):
-    place = ragged.placed
+    place = train.placed
 
     def told(data, settings, device, dtype, say):
         if isinstance(data, Ragged):
             say("batches are collated on the CPU and steps run eagerly: their times differ")
         return place(data, settings, device, dtype, say)
 
-    monkeypatch.setattr(ragged, "placed", told)
+    monkeypatch.setattr(train, "placed", told)
     _, equal, uneven = train.measure_training(small("burgers"), terms, plain=False, ragged=0.5)
     assert equal.notes == ()
     assert "their times differ" in uneven.notes[0]

@@ -8,10 +8,9 @@ from dataclasses import fields
 
 import pytest
 
-from ipot.bench import rows, terms
-from ipot.bench.ceilings import Ceilings
-from ipot.bench.clock import Memory, Timing
+from ipot.bench import measuring, rows
 from ipot.bench.counts import Work
+from ipot.bench.measuring import Ceilings, Memory, Timing
 from ipot.bench.rows import Report, Row
 from ipot.errors import DataError, Unsupported
 
@@ -94,16 +93,16 @@ def test_no_git_no_commit(monkeypatch):
 def test_terms_that_make_no_sense():
     for seconds in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(DataError, match="--seconds must be positive"):
-            terms.Terms.of("cpu", seconds)
+            measuring.Terms.of("cpu", seconds)
     with pytest.raises(Unsupported, match="unknown device"):
-        terms.check_device("gpu0")
+        measuring.check_device("gpu0")
     with pytest.raises(DataError, match="only cpu and cuda"):
-        terms.check_device("meta")
+        measuring.check_device("meta")
 
 
 def test_terms_measure_ceilings(monkeypatch):
     said = []
-    monkeypatch.setattr(terms, "measure_ceilings", lambda device, seconds: TOP)
-    found = terms.Terms.of("cpu", 3.0, said.append)
+    monkeypatch.setattr(measuring, "measure_ceilings", lambda device, seconds: TOP)
+    found = measuring.Terms.of("cpu", 3.0, said.append)
     assert (found.device.type, found.seconds, found.top) == ("cpu", 3.0, TOP)
     assert said == ["ceilings: a large copy, a large product"]

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from bench.cases import small
-from ipot.bench import ours as own
 from ipot.bench import train
-from ipot.bench.clock import Memory
+from ipot.bench import trainer_step as own
 from ipot.bench.counts import Work
-from ipot.bench.plain import PlainStep
+from ipot.bench.measuring import Memory
+from ipot.bench.plain_model import PlainStep
 from ipot.bench.samples import random_samples
 from ipot.data.statistics import Statistics
 from ipot.errors import DataError, RunError, UnknownName, Unsupported

@@ -12,10 +12,10 @@ from campaign.attacks import _parity, _ways
 from campaign.attacks._random_batches import clean, samples_of, spoiled
 from campaign.attacks.accelerated import OnCPU, OnCUDA
 from ipot.accelerate import cuda as kernels
-from ipot.errors import DataError, Unsupported
 from ipot.accelerate.cpu.build import why_not, why_not_bf16
+from ipot.errors import DataError, Unsupported
 from ipot.nn import paths, streaming
-from ipot.training.ledger import Ledger
+from ipot.training.step import Ledger
 
 pytestmark = pytest.mark.plain
 CPU = OnCPU()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.plain
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    bases.fit_all(folder, ("mesh", "channels"))
+    bases.fit_all(folder, ("mesh", "channels", "timed"))
     return folder
 
 
@@ -213,6 +213,48 @@ def test_a_table_that_loses_digits_is_found(tried, monkeypatch):
     monkeypatch.setattr(table_write, "_texts", lambda array: [f"{v:.6g}" for v in array])
     with pytest.raises(Lost, match="read back as other numbers"):
         tried("table", "csv")
+
+
+def test_workers_do_not_read_each_others_tables(tried, monkeypatch):
+    """They share a folder, and another one may write there at any time."""
+    from ipot import formats
+
+    right = formats.write_case
+
+    def and_another_worker(file, case):
+        right(file, case)
+        monkeypatch.setattr(formats, "write_case", right)
+        tried("table", "csv", ["u", "negated", 1])
+
+    monkeypatch.setattr(formats, "write_case", and_another_worker)
+    tried("table", "csv")
+
+
+def test_bounds_at_other_times_than_those_of_training_are_found(tried, monkeypatch):
+    change = ["times", "tensor int64", 313]
+    tried("evaluate", "timed", change, also="calibrate")
+    monkeypatch.setattr(Surrogate, "calibrate", lambda self, data: None)
+    with pytest.raises(Lost, match="bounds were made at other times"):
+        tried("evaluate", "timed", change, also="calibrate")
+
+
+def test_a_refusal_to_calibrate_at_the_times_of_training_is_found(tried, monkeypatch):
+    def refused(self, data):
+        raise DataError("data have other times")
+
+    monkeypatch.setattr(Surrogate, "calibrate", refused)
+    with pytest.raises(Lost, match="taken at first, and then refused"):
+        tried("evaluate", "timed", ["times", "float32", 1], also="calibrate")
+
+
+@pytest.mark.parametrize("years", ["-600", "-50", "200"])
+def test_distant_dates_are_as_far_away_as_they_are_meant(years, monkeypatch):
+    near = np.array(["2020-01-01"], "datetime64[ns]")
+    monkeypatch.setattr(Random, "choice", lambda self, of: "far" if "far" in of else int(years))
+    found = cases._other_dates(near, Random(0))
+    wanted = np.datetime64("2020-01-01") + np.timedelta64(365 * int(years), "D")
+    # As days: numpy compares in the finer unit, where both would wrap around.
+    assert str(found[0].astype("datetime64[D]")) == str(wanted)
 
 
 def test_training_survives_and_answers_far_off_are_found(tried, monkeypatch):

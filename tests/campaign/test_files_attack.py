@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -86,6 +87,27 @@ def test_a_case_says_all_that_is_tried():
     assert all(name in MUTATORS for name, _ in one["changes"])
     known = [n for n, _ in one["changes"]]
     assert known == sorted(known, key=lambda name: name in GENERIC)
+
+
+def test_formats_without_their_library_are_left_out(tmp_path, monkeypatch):
+    """One that is not there, and one that is installed and cannot be imported."""
+    (tmp_path / "halfthere.py").write_text("raise OSError('cannot load libffi.so')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    whole = next(s for s in files.ALL_SEEDS if s.name == "npy")
+    absent = replace(whole, name="absent", needs=("notthere_at_all.part",))
+    broken = replace(whole, name="broken", needs=("halfthere.part",))
+    monkeypatch.setattr(files, "ALL_SEEDS", (whole, absent, broken))
+    attack = files.ArrayFiles()
+    assert attack.possible() is None
+    assert attack.left_out() == {
+        "absent": "notthere_at_all.part: not installed",
+        "broken": "halfthere.part: OSError: cannot load libffi.so",
+    }
+    assert {attack.draw(Random(i))["seed_file"] for i in range(20)} == {"npy"}
+    (tmp_path / "shared").mkdir()
+    attack.prepare(tmp_path / "shared")
+    monkeypatch.setattr(files, "ALL_SEEDS", (absent, broken))
+    assert files.ArrayFiles().possible() == "no library is installed that reads these formats"
 
 
 def test_shares_are_those_of_the_plan():

@@ -1,18 +1,15 @@
 """The attacks by kills find what is broken on purpose, and nothing where nothing is."""
 
-import contextlib
-import json
 import os
 import signal
 
 import pytest
 
-from campaign.attack import Lost, Place, nth_case
-from campaign.attacks import _builds, _operations, _prepared, kills
+from campaign.attack import Lost, Place
+from campaign.attacks import _operations, _prepared, kills
 from campaign.attacks._victim import Foreign, Victim
 from ipot import files
 from ipot.errors import DataError
-from ipot.accelerate.cpu import build
 from ipot.training import checkpoint, journal
 
 pytestmark = pytest.mark.plain
@@ -20,27 +17,10 @@ pytestmark = pytest.mark.plain
 KILL = int(signal.SIGKILL)
 
 
-@contextlib.contextmanager
-def plain(path):
-    """What `files.atomic` must not be: the file itself is written to."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    yield path
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shared")
-    (folder / "operations").mkdir()
-    wanted = (_operations.Train(), _operations.Generate())
-    _prepared.make(folder / "operations", {op.name: op for op in wanted})
-    return folder
-
-
 @pytest.fixture
-def attack(shared, tmp_path):
-    def run(operation, *changes, attack=kills.Kills, **case):
-        case = {"operation": operation, "changes": list(changes), **case}
-        attack().run(case, Place(shared, tmp_path))
+def attack(attempt):
+    def run(operation, *changes, attack=kills.Kills, **more):
+        attempt(attack(), operation, *changes, **more)
 
     return run
 
@@ -50,8 +30,8 @@ def test_nothing_is_found_where_nothing_happens(attack, operation):
     attack(operation)
 
 
-def test_half_a_file_is_found(attack, monkeypatch):
-    monkeypatch.setattr(files, "atomic", plain)
+def test_half_a_file_is_found(attack, monkeypatch, unsafe):
+    monkeypatch.setattr(files, "atomic", unsafe)
     with pytest.raises(Lost, match="is half a file"):
         attack("generate", {"by": "size", "at": 20})
 
@@ -143,21 +123,6 @@ def test_two_processes_that_damage_each_other_are_found(attack, monkeypatch):
         attack("generate", attack=kills.Pairs, later=0.0)
 
 
-@pytest.mark.skipif(kills.Builds().possible() is not None, reason="no C compiler")
-def test_a_build_that_never_comes_to_its_end_is_found(tmp_path, monkeypatch):
-    (tmp_path / "builds").mkdir()
-    _builds.make(tmp_path / "builds")
-    place = Place(tmp_path, tmp_path / "scratch")
-    place.scratch.mkdir()
-    kills.Builds().run({"changes": []}, place)
-    _prepared.removed(place.scratch / "cache")
-
-    monkeypatch.setattr(build, "library", lambda: None)
-    monkeypatch.setattr(build, "why_not", lambda: "no room")
-    with pytest.raises(Lost, match="no library after a kill: refused: RunError: no room"):
-        kills.Builds().run({"changes": []}, place)
-
-
 def test_two_processes_of_one_training_that_go_on_otherwise_are_found(tmp_path, monkeypatch):
     (tmp_path / "together").mkdir()
     kills._make_together(tmp_path / "together")
@@ -177,10 +142,3 @@ def test_what_a_child_says_comes_back(tmp_path):
     assert (ended.how, ended.said) == ("refused", "DataError: not this")
     assert Victim(lambda: 1, tmp_path).wait().how == "refused"  # a command's exit status
     assert Victim(lambda: 143, tmp_path).wait().how == "stopped"
-
-
-@pytest.mark.parametrize("attack", kills.ATTACKS, ids=lambda attack: attack.name)
-def test_cases_are_plain(attack):
-    for index in range(50):
-        case = nth_case(attack, 1, index)
-        assert json.loads(json.dumps(case)) == case

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from campaign.attack import Lost, Place, nth_case
-from campaign.attacks import _operations, _prepared, _recording, power
+from campaign.attack import Lost, Place
+from campaign.attacks import _operations, _recording, power
 from campaign.attacks._disk import ORDERS, Record
 
 pytestmark = pytest.mark.plain
@@ -166,14 +166,6 @@ def test_the_recorder_hears_of_every_change(tmp_path):
     assert all(content.startswith(b"12345") for content in contents)
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shared")
-    (folder / "operations").mkdir()
-    _prepared.make(folder / "operations", {"generate": _operations.Generate()})
-    return folder
-
-
 @pytest.mark.parametrize("synced", [True, False])
 def test_the_attack_finds_what_was_not_synced(shared, tmp_path, synced):
     """A record of generating, in which files are synced before their names, or not."""
@@ -205,9 +197,3 @@ def test_the_attack_finds_what_was_not_synced(shared, tmp_path, synced):
         except Lost:
             lost += 1
     assert (lost == 0) is synced
-
-
-def test_cases_are_plain():
-    for index in range(50):
-        case = nth_case(power.Power(), 1, index)
-        assert json.loads(json.dumps(case)) == case

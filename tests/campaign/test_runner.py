@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from campaign import __main__ as command
 from campaign import ledger, runner
 from campaign.attack import MIB, Attack, Lost, Verdict, all_attacks, nth_case
 from ipot.errors import DataError
@@ -130,6 +131,35 @@ def test_an_attack_that_cannot_be_prepared_is_an_error(tmp_path):
 
     with pytest.raises(RuntimeError, match="no disk"):
         runner.run_attack(Unready(), 1, seconds=1, found=tmp_path)
+
+
+@pytest.mark.parametrize("attack", all_attacks().values(), ids=lambda attack: attack.name)
+def test_cases_are_plain(attack):
+    for index in range(50):
+        case = nth_case(attack, 1, index)
+        assert json.loads(json.dumps(case)) == case
+
+
+def test_what_is_left_out_stands_in_the_table_and_in_the_ledger(tmp_path, monkeypatch, capsys):
+    class Partly(Fake):
+        def left_out(self):
+            return {"grib 1": "cfgrib: not installed", "grib 2": "cfgrib: not installed"}
+
+    class Long(Fake):
+        name = "long"
+        least = 1e6
+
+    monkeypatch.setattr(command, "all_attacks", lambda: {"fake": Partly(), "long": Long()})
+    options = ["--seed", "1", "--cases", "2", "--jobs", "1", "--ledger", str(tmp_path / "runs")]
+    monkeypatch.setattr("sys.argv", ["campaign", *options, "--found", str(tmp_path)])
+    assert command.main() == 0
+    said = capsys.readouterr().out
+    assert "\nfake: left out here: grib 1, grib 2 (cfgrib: not installed)\n" in said
+    assert "long: not in 150 s: it takes 1e+06 at least" in said
+    (run,) = ledger.read(tmp_path / "runs")
+    assert list(run["attacks"]) == ["fake"]
+    assert set(run["attacks"]["fake"]["left out"]) == {"grib 1", "grib 2"}
+    assert ledger.summed([run])[0][2]["survived"] + ledger.summed([run])[0][2]["refused"] == 2
 
 
 def test_names_of_attacks_are_unique():

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from ipot.bench import ceilings
+from ipot.bench import measuring
 from ipot.bench.rows import Row
 from ipot.cli import main
 from ipot.commands import bench
@@ -17,7 +17,7 @@ QUICK = ["--small", "--seconds", "0.001", "--device", "cpu"]
 
 @pytest.fixture(autouse=True)
 def quick_ceilings(monkeypatch):
-    monkeypatch.setitem(ceilings.SIZES, "cpu", (1000, 10))
+    monkeypatch.setitem(measuring.SIZES, "cpu", (1000, 10))
 
 
 def measured(tmp_path, *arguments):

@@ -322,6 +322,13 @@ def _mesh() -> Case:
     )
 
 
+def all_at_once() -> Case:
+    """Some points in one sample alone, parameters, and queries that move."""
+    spec = _spec(k=2, p=2, steps=3)
+    sizes, times = [(0, 4), (6, 5)], (1.0, 2.0, 3.0)
+    return Case(spec, _samples(spec, sizes, times=times, moving=True))
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "grid": _grid,
     "ragged": _ragged,

@@ -3,16 +3,18 @@
 import pytest
 import torch
 
-from .cases import CASES
+from ipot.accelerate.operators import regions
+
+from .cases import CASES, all_at_once
 
 pytestmark = pytest.mark.compile
 
 
-@pytest.mark.parametrize("name", ["grid", "some-points", "moving"])
-def test_compiles_without_graph_breaks(name, variant):
-    case = CASES[name]()
+@pytest.mark.parametrize("make", [CASES["grid"], all_at_once])
+def test_compiles_without_graph_breaks(make, variant):
+    case = make()
     model, batch = case.build(*variant), case.batch()
-    if not list(model.regions()):
+    if not list(regions(model)):
         pytest.skip("nothing of it is compiled")
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend="eager")

@@ -1,6 +1,7 @@
 """The store: resumed, extended, never served half."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,20 @@ def test_pieces_cut_differently_still_fit_together(tmp_path, make):
     pieces(store)[1].unlink()
     assert fetch(store, 12, make, piece=5) == list(range(12))
     assert fetch(store, 12, make, piece=2) == list(range(12))
+
+
+def test_what_a_killed_process_left_goes_when_all_is_there(tmp_path, make):
+    store = Store(tmp_path)
+    fetch(store, 4, make)
+    before = sorted(store.folder(RECIPE).iterdir())
+    child = os.fork()
+    if not child:
+        with files.atomic(store.folder(RECIPE) / "recipe.json"):
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert len(list(store.folder(RECIPE).iterdir())) == len(before) + 1
+    fetch(store, 4, make)
+    assert sorted(store.folder(RECIPE).iterdir()) == before
 
 
 def test_only_whole_pieces_are_served(tmp_path, make):

@@ -17,7 +17,7 @@ from ipot.training.distributed import world
 from ipot.training.trainer import Stopped
 
 STEPS = {
-    "epochs": 10,
+    "epochs": 4,
     "batch": 4,
     "precision": "float64",
     "points": 0.75,
@@ -27,7 +27,7 @@ STEPS = {
     "validate_every": 1,
     "save_seconds": 0.0,
 }
-"""Thirty steps with all choices on."""
+"""Twelve steps with all choices on."""
 SHORT = STEPS | {"epochs": 3}
 
 
@@ -93,5 +93,6 @@ def flags(here, root):
 
 def together(root: Path) -> list[dict]:
     """Run both processes and return what each of them said."""
-    torch.multiprocessing.spawn(both, args=(2, root), nprocs=2)
+    # Forked, they need not import anything again.
+    torch.multiprocessing.start_processes(both, args=(2, root), nprocs=2, start_method="fork")
     return [json.loads((root / f"said-{rank}.json").read_text()) for rank in range(2)]

@@ -94,6 +94,8 @@ def mistakes(folder: Path):
     yield lambda: many.predict(points=x)
     yield lambda: few.predict(points=x, values=a[0], interval=0.9)
     yield lambda: many.predict(points=x, values=a[0], interval=0.999)
+    yield lambda: arrays(points=x, values=np.where(a == a[3, 4], 1e300, a), targets=u)
+    yield lambda: arrays(points=x, values=a, targets=np.vstack([u[:39], 1e-200 * u[39:]]))
     yield lambda: many.predict(points=x, values=a[0], queries=x + 5)
     yield lambda: ipot.fit("cases.npz", inputs="b", targets="u")
     yield lambda: ipot.fit("a.pkl")

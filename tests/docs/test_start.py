@@ -44,6 +44,7 @@ def small(monkeypatch, tmp_path):
 
 
 @pytest.mark.plain  # the pages are for users, who may write 10 for 10.0
+@pytest.mark.usefixtures("traced_only")
 @pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
 def test_the_python_of_a_page_runs(page, small, capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)

@@ -10,7 +10,7 @@ import torch
 
 from ipot.data.dataset import Ragged, Stacked, from_samples
 from ipot.errors import DataError
-from ipot.evaluation import frames, tables
+from ipot.evaluation import sample_tables
 from ipot.evaluation.baselines import (
     BASELINES,
     LinearComponents,
@@ -28,8 +28,8 @@ PLANE = Spec(name="plane", inputs=("a",), outputs=("u",), domain=((0.0, 1.0), (0
 
 @pytest.fixture(autouse=True)
 def few_places(monkeypatch):
-    monkeypatch.setattr(frames, "INPUT_PLACES", 128)
-    monkeypatch.setattr(frames, "QUERY_PLACES", 256)
+    monkeypatch.setattr(sample_tables, "INPUT_PLACES", 128)
+    monkeypatch.setattr(sample_tables, "QUERY_PLACES", 256)
 
 
 def random(seed=0):
@@ -198,11 +198,11 @@ def test_many_components_are_found_by_iteration():
     """More samples and columns than components: what spreads most is found, not just anything."""
     data = spread(700, [20.0] * 12 + [1.0] * 388, 12, noise=0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ipot.evaluation.components.FEWEST", 20)
-        patch.setattr("ipot.evaluation.components.WORK", 0)
-        patch.setattr("ipot.evaluation.components.LOOKED_AT", 300)
-        patch.setattr("ipot.evaluation.components.HELD", 0)
-        patch.setattr("ipot.evaluation.tables.BLOCK", 10_000)
+        patch.setattr("ipot.evaluation.principal_components.FEWEST", 20)
+        patch.setattr("ipot.evaluation.principal_components.WORK", 0)
+        patch.setattr("ipot.evaluation.principal_components.LOOKED_AT", 300)
+        patch.setattr("ipot.evaluation.principal_components.HELD", 0)
+        patch.setattr("ipot.evaluation.sample_tables.BLOCK", 10_000)
         model = LinearComponents.fit(data.select(range(600)), SPEC)
     assert model.basis.shape[1] <= 20
     assert score(model.pairs(data.select(range(600, 700)))).relative_l2 < 0.05
@@ -355,7 +355,7 @@ def test_another_mesh_at_test_time():
     spec = replace(PLANE, inputs=())
     other = Ragged([s.take_queries(torch.arange(60)) for s in deformed(3, seed=2)])
     assert all(math.isfinite(s.relative_l2) for s in score_baselines(bent, other, spec).values())
-    rows = frames.Rows(bent, frames.Shared.of(bent), spec)
+    rows = sample_tables.Rows(bent, sample_tables.Shared.of(bent), spec)
     with pytest.raises(DataError, match="cannot be matched"):
         rows.inputs(other[0])
 
@@ -458,9 +458,9 @@ def test_it_is_the_same_every_time():
 
 
 def test_of_many_samples_on_meshes_of_their_own_some_are_taken(monkeypatch):
-    monkeypatch.setattr(tables, "CARRIED_SAMPLES", 12)
+    monkeypatch.setattr(sample_tables, "CARRIED_SAMPLES", 12)
     data = Ragged(waves(30, (30, 50)))
-    found = tables.tables(data, PLANE)
+    found = sample_tables.tables(data, PLANE)
     assert {len(table) for table in found} == {12}
     assert math.isfinite(score_baselines(data, data, PLANE)["linear (PCA)"].relative_l2)
 

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load, save
 
 from ipot.errors import DataError, Unsupported
-from ipot.evaluation.bounds import read_off
 from ipot.evaluation.conformal import Conformal, calibrate, measured_coverage
+from ipot.evaluation.conformal_bounds import read_off
 from ipot.spec import Spec
 
 SPEC = Spec(name="line", inputs=("a",), outputs=("u", "v"), domain=((0.0, 1.0),))
@@ -43,6 +43,7 @@ def covered(bounds, predictions, truths, level=0.9, **given):
     return (torch.stack(low) <= truths) & (truths <= torch.stack(high))
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("rough", [0.0, 1.0])
 @pytest.mark.parametrize("local", [False, True])
 def test_ninety_percent_is_ninety_percent_over_random_splits(rough, local):
@@ -52,6 +53,7 @@ def test_ninety_percent_is_ninety_percent_over_random_splits(rough, local):
     assert 0.89 <= coverage <= 0.91
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("samples", [12, 25, 48])
 def test_few_samples_are_corrected_for(samples):
     """In new data each time: reading the level off the residuals alone would cover too little."""

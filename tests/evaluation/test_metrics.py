@@ -94,6 +94,48 @@ def test_a_target_of_zeros_gives_the_norm_of_the_prediction():
     assert relative_l2(p, torch.zeros_like(p)).item() == pytest.approx(5.0)
 
 
+@pytest.mark.parametrize("size", [1e-290, 1e-200, 1e-160, 1e-90, 1.0, 1e155, 1e200, 1e290])
+@pytest.mark.parametrize("masked", [False, True])
+def test_scores_are_right_at_every_scale(pair, size, masked):
+    p, t = pair
+    mask, weights = (MASK, torch.rand(3, 5).double() + 0.5) if masked else (None, None)
+    wanted, found = (
+        score((p[r] * s, t[r] * s, _rows(mask, r), _rows(weights, r)) for r in ([0, 1], [2]))
+        for s in (1.0, size)
+    )
+    assert found.relative_l2 == pytest.approx(wanted.relative_l2, rel=1e-12)
+    for name in ("per_sample", "per_time", "per_channel"):
+        assert getattr(found, name) == pytest.approx(getattr(wanted, name), rel=1e-12)
+    scaled = [size * e for e in wanted.rmse_per_time]
+    assert found.rmse_per_time == pytest.approx(scaled, rel=1e-12, abs=0)
+    if masked:
+        assert found.weighted_relative_l2 == pytest.approx(wanted.weighted_relative_l2, rel=1e-12)
+
+
+def _rows(tensor, rows):
+    return None if tensor is None else tensor[rows]
+
+
+def test_scores_beside_tiny_targets_are_relative_and_finite(pair):
+    p, t = pair
+    found = score([(p, t * 1e-200, None, None)])
+    wanted = p.square().sum((1, 2, 3)).sqrt() / t.square().sum((1, 2, 3)).sqrt() * 1e200
+    assert found.per_sample == pytest.approx(wanted.tolist(), rel=1e-12)
+    endless = score([(p, t * 1e-310, None, None)])
+    assert np.isfinite(endless.relative_l2)
+    assert endless.relative_l2 >= 1e299
+    channels = torch.tensor([1.0, 1e-200], dtype=torch.float64)
+    apart = score([(2 * t * channels, t * channels, None, None)])
+    assert apart.per_channel == pytest.approx([1.0, 1.0], rel=1e-12)
+
+
+def test_what_stands_in_padding_does_not_count(pair):
+    p, t = pair
+    wanted = score([(p, t, MASK, None)])
+    spoiled = torch.where(MASK[:, None, :, None], p, 1e300)
+    assert score([(spoiled, t, MASK, None)]).as_dict() == wanted.as_dict()
+
+
 def test_scores_are_plain_values(pair):
     content = score([(*pair, None, None)]).as_dict()
     assert set(content) >= {"relative_l2", "per_time", "per_channel", "per_sample"}

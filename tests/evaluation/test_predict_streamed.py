@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from ipot import device
+from ipot.accelerate import accelerate, chunks
+from ipot.accelerate.operators import encode
 from ipot.data.statistics import Statistics
 from ipot.errors import DataError
 from ipot.evaluation import predict as module
@@ -17,7 +19,6 @@ from ipot.evaluation.predict import predict
 from ipot.models._wrappers import NormalizedLatent, wrap
 from ipot.models.base import Latent, LatentOperator, Operator, without_queries
 from ipot.models.ipot import IPOT, Config
-from ipot.nn import chunks
 from ipot.samples import Batch
 from ipot.spec import Spec
 
@@ -80,32 +81,18 @@ def test_scales_are_applied_chunk_by_chunk(monkeypatch):
     model, given = scaled(), batch()
     wanted = model.encode(given).state
     seen = []
-    before = NormalizedLatent.normalize
+    before = NormalizedLatent.seen
 
     def spy(self, piece):
         seen.append((piece.values.shape[1], piece.queries.shape[-2]))
         return before(self, piece)
 
-    monkeypatch.setattr(NormalizedLatent, "normalize", spy)
+    monkeypatch.setattr(NormalizedLatent, "seen", spy)
     monkeypatch.setattr(chunks, "STREAMED_IN_TRAINING", B * N - 1)
     monkeypatch.setitem(chunks.ROWS_AT_ONCE, "cpu", B * 8)
-    torch.testing.assert_close(model.encode(given).state, wanted, atol=1e-5, rtol=1e-5)
-    assert seen == [(8, 1), (8, 1), (3, 1)]
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_gradients_of_streamed_training(monkeypatch, masked):
-    model = scaled(parameters=2, dtype=torch.float64)
-    given = batch(parameters=2, masked=masked, dtype=torch.float64)
-    results = []
-    for limit in (10**9, 0):
-        monkeypatch.setattr(chunks, "STREAMED_IN_TRAINING", limit)
-        monkeypatch.setitem(chunks.ROWS_AT_ONCE, "cpu", B * 8)
-        model.zero_grad()
-        (model(given) - given.truth).square().mean().backward()
-        results.append({name: p.grad.clone() for name, p in model.named_parameters()})
-    for name, grad in results[0].items():
-        torch.testing.assert_close(results[1][name], grad, atol=1e-12, rtol=1e-8, msg=name)
+    found = encode(accelerate(model, training=True), given).state
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    assert seen == [(1, 1), (8, 1), (8, 1), (3, 1)]  # the first for what is not in chunks
 
 
 def test_answers_are_written_where_they_are_wanted():
@@ -157,13 +144,6 @@ class Elsewhere(LatentOperator):
         self.brought.append(batch.values.shape[1])
         return Latent((batch.values * self.weight).mean(1, keepdim=True))
 
-    def encode_in_chunks(self, batch, prepare, rows=None):
-        for start in range(0, N, 8):
-            part = slice(start, start + 8)
-            piece = replace(batch, points=batch.points[:, part], values=batch.values[:, part])
-            latent = self.encode(prepare(piece))
-        return latent
-
     def step(self, latent):
         return latent
 
@@ -175,14 +155,14 @@ class Elsewhere(LatentOperator):
 def test_a_batch_may_lie_on_another_device_than_the_model():
     model = Elsewhere(scaled().spec)
     found = predict(model, batch(), rows=24)
-    assert model.brought == [8, 8, 3]
+    assert model.brought == [N]  # it takes no chunks
     # Chunks of eight queries, each at its place in the answer, which lies where the batch does.
     assert found[2, 1, :, 0].tolist() == [*range(8), *range(8), 0]
     assert found.device.type == "cpu"
 
 
 def test_inputs_from_elsewhere_come_in_chunks_however_few(monkeypatch):
-    model, given = scaled().inner, batch()
+    model, given = accelerate(scaled().inner, training=True), batch()
     monkeypatch.setitem(chunks.ROWS_AT_ONCE, "cpu", B * 8)
     brought = []
 
@@ -192,10 +172,10 @@ def test_inputs_from_elsewhere_come_in_chunks_however_few(monkeypatch):
         return replace(piece, **made)
 
     far = given.to("meta")
-    model.encode_in_chunks(far, bring)
-    assert brought == [8, 8, 3]
+    encode(model, far, bring)
+    assert brought == [1, 8, 8, 3]
     brought.clear()
-    model.encode_in_chunks(given, bring)
+    encode(model, given, bring)
     assert brought == [N]
 
 
@@ -281,7 +261,7 @@ torch.set_num_threads(1)
 from ipot import device
 from ipot.evaluation.predict import predict
 from ipot.models.ipot import IPOT, Config
-from ipot.nn import chunks
+from ipot.accelerate import chunks
 from ipot.samples import Batch
 from ipot.spec import Spec
 torch.manual_seed(0)

@@ -7,16 +7,18 @@ import os
 import struct
 import zipfile
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.io
 from data import weather_files as made
 
-from ipot.data import readers
+from ipot.data import gridded, readers
 from ipot.data.guard import trial
 from ipot.errors import DataError
 from ipot.formats import read_cases
-from ipot.formats.arrays import read_arrays
+from ipot.formats.arrays import read_archive, read_arrays
 from ipot.labelled.windows import Axis, clock_of, plan
 from ipot.own.open_data import inspect_data, open_data
 
@@ -130,6 +132,18 @@ def test_archives_that_lie_about_their_members(tmp_path, make, read):
         read(tmp_path / "x.npz")
 
 
+def test_an_array_whose_name_is_damaged_is_not_left_out_in_silence(tmp_path):
+    whole, more = tmp_path / "a.npz", {"\u00e9": np.ones(3)}  # beyond ASCII, in another coding
+    np.savez(whole, points=np.zeros((3, 2)), targets=np.ones((2, 3)), **more)
+    assert set(read_archive(whole)) == {"points", "targets", *more}
+    content = whole.read_bytes()
+    before, _, after = content.rpartition(b"targets.npy")  # of the directory, which comes last
+    whole.write_bytes(before + b"targets.npx" + after)
+    for read in (read_archive, read_cases):
+        with pytest.raises(DataError, match=r"targets\.npx has another name .*\(targets\.npy\)"):
+            read(whole)
+
+
 @pytest.mark.parametrize("name", ["x.npy", "sst.npy"])
 def test_an_npy_file_shorter_than_it_says_takes_no_memory(tmp_path, name):
     (tmp_path / name).write_bytes(npy((10**15,), data=bytes(100)))
@@ -152,6 +166,19 @@ def test_a_parquet_table_of_very_many_rows(tmp_path):
     table = pa.table(dict.fromkeys(("x", *(f"f{i}" for i in range(99))), values))
     pq.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(DataError, match=r"claims 2097152 rows of 100 columns"):
+        read_cases(tmp_path / "t.parquet")
+
+
+def test_a_parquet_column_that_is_shorter_than_the_others(tmp_path, monkeypatch):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"x": [0.0, 1, 2], "u": [3.0, 4, 5]}), tmp_path / "t.parquet")
+    read = pq.ParquetFile.read
+
+    def short(self, columns):
+        return read(self, columns=columns).slice(0, 2 if columns == ["u"] else 3)
+
+    monkeypatch.setattr(pq.ParquetFile, "read", short)  # as a damaged footer makes it
+    with pytest.raises(DataError, match=r"t\.parquet claims 3 rows, and its column u holds 2"):
         read_cases(tmp_path / "t.parquet")
 
 
@@ -214,6 +241,50 @@ def test_a_reader_that_does_not_come_back_is_survived(badly):
         with pytest.raises(DataError, match=said):
             trial.tried(f"badly:{name}", badly)
     trial.tried("badly:stumble", badly)  # the caller will meet it again
+
+
+def test_a_library_that_is_half_there_is_no_reason_to_refuse_other_files(tmp_path, badly):
+    (tmp_path / "halfthere.py").write_text("raise RuntimeError('no shared library')\n")
+    content = badly.read_text()
+    badly.write_text(content + "PRELOAD = ('halfthere', 'xml')\ndef fine(path): pass\n")
+    trial.tried("badly:fine", badly)
+    with pytest.raises(DataError, match="no"):
+        trial.tried("badly:refuse", badly)
+
+
+def test_a_mat_file_that_claims_memory_is_met_by_the_child(tmp_path):
+    path = tmp_path / "u.mat"
+    scipy.io.savemat(path, {"u": np.ones((5, 4))}, do_compression=True)
+    raw = path.read_bytes()
+    inside = bytearray(zlib.decompress(raw[136:]))
+    place = len(inside) - 5 * 4 * 8 - 4
+    assert inside[place : place + 4] == struct.pack("<I", 160)  # bytes of numbers
+    inside[place : place + 4] = struct.pack("<I", 2**31 - 8)
+    packed = zlib.compress(bytes(inside))
+    path.write_bytes(raw[:128] + struct.pack("<2I", 15, len(packed)) + packed)
+    with pytest.raises(DataError, match=r"u\.mat takes more memory than its \d+ bytes"):
+        readers.read_mat(path, ["u"])
+
+
+class Greedy:
+    """A variable of a file that takes all memory."""
+
+    nbytes = 8
+
+    def to_numpy(self):
+        raise MemoryError
+
+
+@pytest.mark.parametrize("when", ["opened", "read"])
+def test_memory_that_a_grib_file_exhausts_is_told_by_the_child(monkeypatch, when):
+    def opened(*given):
+        if when == "opened":
+            raise MemoryError
+        return SimpleNamespace(variables={"t": Greedy()})
+
+    monkeypatch.setattr(gridded, "_opened", opened)
+    with pytest.raises(MemoryError):
+        gridded.look("a.grib", "GRIB", None)
 
 
 def test_a_mesh_that_crashes_vtk_is_refused(tmp_path):

@@ -386,6 +386,7 @@ def test_a_run_that_was_stopped_goes_on_with_its_codes(tmp_path, ragged):
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
+@pytest.mark.plain
 def test_it_learns_waves_that_run(tmp_path):
     """The error of whole rollouts, from codes that were fitted to new samples."""
     settings = {"epochs": 30, "learning_rate": 1e-2, "validate_every": 30, "samples": 24}

@@ -8,7 +8,7 @@ import torch
 from scipy.special import erf
 
 from ipot.errors import Unsupported
-from ipot.models import base, ipot
+from ipot.models import ipot
 from ipot.models.base import parameter_count
 from ipot.models.ipot import IPOT, Config
 from ipot.recipes import paper
@@ -73,26 +73,6 @@ def test_a_tied_processor_is_one_block_repeated():
     for _ in range(3):
         expected = tied.processor[0](expected)
     torch.testing.assert_close(tied.step(ipot.Latent(state)).state, expected)
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_decoding_in_recomputed_pieces_changes_nothing(monkeypatch, make_sample, shared):
-    times = tuple(float(t) for t in range(1, 6))
-    queries = torch.rand(4, 2).double()
-    same = {"queries": queries} if shared else {}
-    batch = collate(
-        [make_sample(times=times, seed=i, dtype=torch.float64, **same) for i in range(2)]
-    )
-    answers = []
-    for rows in (1 << 20, 2 * 2 * 4, 1):  # at once, two steps at a time, one by one
-        monkeypatch.setattr(base, "ROWS_AT_ONCE", rows)
-        model = build()
-        out = model(batch)
-        out.square().sum().backward()
-        answers.append([out.detach(), *(p.grad for p in model.parameters())])
-    for other in answers[1:]:
-        for first, second in zip(answers[0], other, strict=True):
-            torch.testing.assert_close(first, second, atol=1e-11, rtol=1e-9)
 
 
 def test_a_shared_mesh_is_embedded_once(monkeypatch, make_sample):

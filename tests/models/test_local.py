@@ -7,7 +7,7 @@ import torch
 
 from ipot.errors import Unsupported
 from ipot.models.ipot import IPOT, Config
-from ipot.nn.places import spread
+from ipot.nn.points import spread
 from ipot.spec import Spec
 
 SPEC = Spec(name="toy", inputs=("a",), outputs=("u",), domain=((0.0, 1.0), (0.0, 1.0)))

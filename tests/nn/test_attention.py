@@ -1,13 +1,11 @@
-"""Attention: all paths agree with the formula."""
+"""Attention by its formula."""
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
-from ipot.nn.attention import AttentionBlock, GatedFeedForward, MultiHead
-from ipot.nn.paths import attention, attention_path, plain_attention
+from ipot.nn.attention import AttentionBlock, GatedFeedForward, MultiHead, attention
 
 
 def inputs(*, gradient: bool):
@@ -23,11 +21,6 @@ def inputs(*, gradient: bool):
 MASK = torch.tensor([[True] * 7, [True, False, True, True, False, False, True]])
 
 
-def fused(query, key, value, mask):
-    bias = None if mask is None else mask[:, None, None, :]
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-
-
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
 def test_the_formula_in_numpy(mask):
     q, k, v = inputs(gradient=False)
@@ -37,29 +30,14 @@ def test_the_formula_in_numpy(mask):
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     expected = np.einsum("bhmn,bhne->bhme", weights, v)
-    np.testing.assert_allclose(plain_attention(q, k, v, mask), expected, atol=1e-12)
     np.testing.assert_allclose(attention(q, k, v, mask), expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
-@pytest.mark.parametrize("path", [attention, fused])
-def test_paths_agree_with_their_gradients(mask, path):
-    results = []
-    for function in (plain_attention, path):
-        tensors = inputs(gradient=True)
-        out = function(*tensors, mask)
-        out.square().sum().backward()
-        results.append([out.detach(), *(t.grad for t in tensors)])
-    for plain, other in zip(*results, strict=True):
-        torch.testing.assert_close(plain, other, atol=1e-11, rtol=1e-11)
 
 
 def test_masked_keys_are_never_read():
     q, k, v = inputs(gradient=False)
     hidden = ~MASK[:, None, :, None]
     poisoned = (torch.where(hidden, 1e6, k), torch.where(hidden, -1e6, v))
-    for function in (attention, plain_attention):
-        assert torch.equal(function(q, *poisoned, MASK), function(q, k, v, MASK))
+    assert torch.equal(attention(q, *poisoned, MASK), attention(q, k, v, MASK))
 
 
 def test_a_query_with_a_leading_one_serves_the_whole_batch():
@@ -112,26 +90,3 @@ def test_a_plain_block_has_biases_and_no_gate():
     assert hidden.shape == (3, 18)
     hidden = hidden * 0.5 * (1 + torch.erf(hidden / 2**0.5))
     torch.testing.assert_close(layer(x), F.linear(hidden, layer.out.weight, layer.out.bias))
-
-
-def test_a_feed_forward_of_one_channel_is_a_constant():
-    torch.manual_seed(0)
-    layer = GatedFeedForward(1, 3).double()
-    for p in layer.parameters():
-        nn.init.normal_(p)
-    x = torch.randn(2, 5, 1, dtype=torch.float64)
-    leaves = list(layer.parameters())
-    with attention_path("plain"):
-        wanted = layer(x)
-        exact = torch.autograd.grad(wanted.sum(), leaves)
-    found = layer(x)
-    assert found.shape == (1, 1, 1)
-    # A norm of one channel has no weight to speak of: it multiplies nothing.
-    grads = torch.autograd.grad(10 * found.sum(), leaves, allow_unused=True)
-    torch.testing.assert_close(found.expand(2, 5, 1), wanted)
-    for ours, theirs in zip(grads, exact, strict=True):
-        torch.testing.assert_close(torch.zeros_like(theirs) if ours is None else ours, theirs)
-    seen = []
-    layer.into.register_forward_hook(lambda *given: seen.append(True))
-    torch.testing.assert_close(layer(x), found)
-    assert seen

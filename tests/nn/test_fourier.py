@@ -1,16 +1,12 @@
 """Position features against their formula."""
 
-import copy
 import math
-import pickle
 
 import numpy as np
 import pytest
 import torch
 
-from ipot.nn.folded import Known
 from ipot.nn.fourier import FourierFeatures
-from ipot.nn.paths import attention_path
 
 random = np.random.default_rng(0)
 
@@ -90,80 +86,3 @@ def test_coordinates_of_another_dimension_are_refused(axes):
 def test_bins_and_frequencies_must_match():
     with pytest.raises(ValueError, match="2 numbers of bins, 1 frequencies"):
         FourierFeatures((2, 2), (4.0,))
-
-
-def kept(points, dtype=torch.float32):
-    """A layer that keeps the features of some points, and keeps count of computing them."""
-    layer, made = FourierFeatures((3,), (6.0,)).to(dtype), []
-
-    def make(places):
-        made.append(len(places))
-        return Known(places, layer(places), layer(places))
-
-    layer.keep(points, make)
-    return layer, made
-
-
-def test_what_is_kept_is_found_by_the_tensor_itself():
-    x = torch.rand(1, 5, 1)
-    layer, _ = kept(x)
-    assert layer(x) is layer(x) is layer.known(x).features
-    for other in (x.clone(), x[:], x.view(1, 5, 1), x.detach()):
-        assert layer.known(other) is None
-        assert torch.equal(layer(other), layer(x))
-    layer.forget()
-    assert layer.known(x) is None
-    assert layer.keeps is None
-
-
-@pytest.mark.parametrize("through_a_view", [False, True])
-def test_features_of_points_that_were_changed_are_computed_again(through_a_view):
-    x = torch.rand(1, 5, 1)
-    layer, made = kept(x)
-    before = layer.known(x).features
-    (x[0] if through_a_view else x).mul_(2)
-    assert layer.known(x) is None
-    torch.testing.assert_close(layer(x), FourierFeatures((3,), (6.0,))(x))
-    layer.renew()
-    assert made == [1, 1]
-    assert layer(x) is before
-    torch.testing.assert_close(before, FourierFeatures((3,), (6.0,))(x.clone()))
-    layer.renew()
-    assert made == [1, 1]
-
-
-def test_whatever_only_asks_or_goes_by_the_book_takes_no_shortcut():
-    x = torch.rand(1, 5, 1)
-    layer, _ = kept(x)
-    with torch.no_grad():
-        assert layer.known(x) is None
-    with torch.inference_mode():
-        assert layer.known(x) is None
-    with attention_path("plain"):
-        assert layer.known(x) is None
-    assert layer.known(x) is not None
-
-
-def test_what_was_rounded_for_another_precision_is_not_used():
-    x = torch.rand(1, 5, 1)
-    layer, _ = kept(x)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert layer.known(x) is None
-    layer.to("cpu", torch.float32)
-    assert layer.known(x) is not None
-    layer.double()
-    assert layer.keeps is None
-
-
-def test_copies_and_files_are_without_what_is_kept():
-    x = torch.rand(1, 5, 1)
-    layer, _ = kept(x)
-    plain = FourierFeatures((3,), (6.0,))
-    assert layer.state_dict().keys() == plain.state_dict().keys()
-    assert [name for name, _ in layer.named_buffers()] == [n for n, _ in plain.named_buffers()]
-    for copied in (copy.deepcopy(layer), copy.copy(layer), pickle.loads(pickle.dumps(plain))):
-        assert copied.keeps is None
-        assert torch.equal(copied(x), layer(x))
-    # What makes the features is a function of this test, which could not be pickled.
-    assert pickle.loads(pickle.dumps(layer)).keeps is None
-    assert layer.keeps is not None

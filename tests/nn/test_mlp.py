@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.nn.mlp import MLP
+from ipot.nn.mlp import MLP, Precise
 
 
 @pytest.mark.parametrize(("norm", "last", "bias"), [(False, False, True), (True, True, False)])
@@ -41,3 +41,14 @@ def test_the_slope_of_a_swish_is_learnt():
     torch.testing.assert_close(found(x), expected)
     found(x).sum().backward()
     assert middle.slope.grad != 0
+
+
+def test_neighbours_stay_apart_in_half_precision():
+    layer = Precise(1, 4)
+    near = torch.tensor([[0.5], [0.501]])
+    with torch.autocast("cpu", torch.bfloat16):
+        out, rounded = layer(near), torch.nn.functional.linear(near, layer.weight, layer.bias)
+    assert torch.equal(rounded[0], rounded[1])
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out, layer(near))
+    assert (out[0] != out[1]).all()

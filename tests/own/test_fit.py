@@ -11,7 +11,7 @@ import torch
 from training.toys import Kill, assert_same_run
 
 import ipot
-from ipot import process
+from ipot import files
 from ipot.data.own import Dataset
 from ipot.errors import DataError, RunError, Unsupported
 from ipot.own import fit as fitting
@@ -252,7 +252,7 @@ def test_a_fit_that_was_killed_as_it_began_is_begun_again(tmp_path):
     """Before its settings were whole: there is nothing to go on with, nor in the way."""
     training = tmp_path / "model" / "training"
     training.mkdir(parents=True)
-    dead = f"{process.machine()}-{os.getpid()}-1"  # this number, of an earlier process
+    dead = f"{files.machine()}-{os.getpid()}-1"  # this number, of an earlier process
     (training / ".lock").write_text("{}")
     (training / f".config.json.{dead}-00000000.tmp").write_text('{"format')
     quick(tiny.data("mesh"), out=tmp_path / "model")

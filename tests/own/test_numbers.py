@@ -198,3 +198,30 @@ def test_a_prediction_refuses_what_float32_cannot_hold(plain, tmp_path):
     ):
         with pytest.raises(DataError, match=message):
             plain.predict(points=X, values=given)
+
+
+@pytest.mark.plain
+def test_a_sample_in_other_units_is_drawn_as_it_was_given(monkeypatch):
+    from ipot.report import plots
+
+    seen = []
+    monkeypatch.setattr(plots, "fields", lambda sample, answer, **_: seen.append(sample))
+    model = quick(data("far"))
+    other = Dataset.from_arrays(points=X, values=1e9 + 3 + A[:4], targets=1e9 + 3 + U[:4])
+    assert other.layout.scalings() != model.layout.scalings()
+    model.plot(other[0])
+    np.testing.assert_allclose(seen[0].values[:, 0].numpy(), 1e9 + 3 + A[0], rtol=0, atol=1e-4)
+    np.testing.assert_allclose(seen[0].targets[0, :, 0].numpy(), 1e9 + 3 + U[0], rtol=0, atol=1e-4)
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("scale", [1e-200, 1e-50, 1e-30])
+def test_errors_are_relative_whatever_size_the_targets_have(plain, scale):
+    """A model of numbers of size one is scored on others that float32 does not have."""
+    other = Dataset.from_arrays(points=X, values=A[:3], targets=scale * U[:3])
+    answers = plain.predict(points=X, values=A[:3]).astype(float)
+    norms = scale * np.linalg.norm(U[:3], axis=1)
+    error = np.linalg.norm(answers - scale * U[:3], axis=1) / norms
+    scores = plain.evaluate(other)
+    assert scores.per_sample == pytest.approx(error.tolist(), rel=1e-5)
+    assert scores.per_channel == pytest.approx([error.mean()], rel=1e-5)

@@ -51,6 +51,7 @@ def copy(written, tmp_path):
     return problem, tmp_path, SINGLE[problem.name]
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("name", registry.names("problems"))
 @pytest.mark.parametrize("many", [3, pytest.param(12, marks=pytest.mark.slow)])
 def test_what_is_written_is_read_back(name, many, tmp_path):

@@ -252,6 +252,20 @@ def _without_scales(file):
             dimension.detach_scale(scale)
 
 
+def _odd_scales(file):
+    """HDF5's own function for scales crashes on some of these."""
+    del file["tasks/height"].attrs["DIMENSION_LIST"]
+    file["tasks/height"].attrs["DIMENSION_LIST"] = "x" * 3000
+
+
+def _a_group_as_scale(file):
+    told = np.empty(3, object)
+    told[:] = [np.array([file["tasks"].ref], h5py.ref_dtype)] * 3
+    del file["tasks/height"].attrs["DIMENSION_LIST"]
+    kind = h5py.vlen_dtype(h5py.ref_dtype)
+    file["tasks/height"].attrs.create("DIMENSION_LIST", told, dtype=kind)
+
+
 def _without_height(file):
     del file["tasks/height"]
 
@@ -273,6 +287,8 @@ def _shorter(file):
         (_shifted, r"the grid of .*traj_0000.h5 is not that of 16 Gauss lines"),
         (_turned, r"the grid of .*traj_0000.h5 is not that of 16 Gauss lines"),
         (_without_scales, r"traj_0000.h5 must have a scale for its axis 0"),
+        (_odd_scales, r"DIMENSION_LIST of /tasks/height must hold references .* its 3 axes"),
+        (_a_group_as_scale, r"the scale of axis 0 of /tasks/height is no array"),
         (_without_height, r"traj_0000.h5 must have tasks/height.*it has vorticity"),
         (_flat, r"traj_0000.h5 must have tasks/vorticity, an array \(time, longitude"),
         (_shorter, r"vorticity of .*traj_0000.h5 must have the shape \(8, 32, 16\), got \(7, 32"),

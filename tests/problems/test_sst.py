@@ -13,7 +13,7 @@ from ipot.data import sst, views
 from ipot.data.climatology import Climatology, harmonics, phase
 from ipot.data.store import Store
 from ipot.errors import DataError, Unsupported
-from ipot.evaluation.references import score_references
+from ipot.evaluation.evaluate import score_references
 from ipot.problems.sst import PROBLEM, STARTS, Sst
 
 LEADS = (1, 2, 4, 8)

@@ -146,6 +146,15 @@ def test_what_has_ended_is_not_trained_again(side_by_side, toys, steps, released
     assert len(released) == 2
 
 
+def test_what_a_kill_left_beside_an_ended_system_goes(tmp_path, side_by_side, toys):
+    folder = tmp_path / "out" / toys["linear"]
+    side_by_side(toys["linear"])
+    before = sorted(os.listdir(folder))
+    (folder / ".lock").touch()
+    side_by_side(toys["linear"])
+    assert sorted(os.listdir(folder)) == before
+
+
 def test_a_system_that_joins_later_stands_beside_those_before(side_by_side, toys, steps):
     alone = side_by_side(toys["linear"])
     taken = len(steps)

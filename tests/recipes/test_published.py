@@ -3,7 +3,9 @@
 import pytest
 
 from ipot import registry
-from ipot.recipes.published import ELSEWHERE, IPOT, NUMBERS, RELATIVE_L2, quoted, remark
+from ipot.recipes.published import ELSEWHERE, NUMBERS, RELATIVE_L2, SOURCES, quoted, remark
+
+IPOT = SOURCES["ipot"]
 
 # Systems of the paper whose file may not be there yet.
 TO_COME = {

@@ -7,6 +7,7 @@ import threading
 import pytest
 import torch
 
+from ipot import files
 from ipot.errors import RunError
 from ipot.lock import locked
 from ipot.saved import disk, folder
@@ -219,6 +220,49 @@ def test_what_a_kill_left_is_put_in_order_by_the_next(tmp_path, monkeypatch, at_
         (new / "version").write_text("newer")
     assert (place / "training" / "last").read_text() == "weights"
     assert os.listdir(tmp_path) == ["m"]
+
+
+@pytest.mark.parametrize("tidy", ["reader", "writer"])
+def test_a_run_is_put_back_that_was_moved_before_the_machine_was_started_anew(tmp_path, tidy):
+    """Its process cannot be asked after, but nobody else has the lock."""
+    place = tmp_path / "m"
+    place.mkdir()
+    left = tmp_path / ".m.00000000-1-1-00000000.tmp"
+    (left / "training").mkdir(parents=True)
+    disk.recover(place, ("training",))
+    assert left.exists()  # without the lock, somebody on another machine may be at work
+    if tidy == "reader":
+        disk.recover_run(place, ("training",))
+    else:
+        with disk.whole_folder(place, keep=("training",)):
+            pass
+    assert os.listdir(tmp_path) == ["m"]
+    assert os.listdir(place) == ["training"]
+
+
+def test_a_run_is_not_moved_while_somebody_saves(tmp_path):
+    place = tmp_path / "m"
+    place.mkdir()
+    left = tmp_path / ".m.00000000-1-1-00000000.tmp"
+    (left / "training").mkdir(parents=True)
+    with locked(tmp_path, "saving", name=".m.lock"):
+        thread = threading.Thread(target=disk.recover_run, args=(place, ("training",)))
+        thread.start()
+        thread.join()
+    assert (left / "training").exists()
+
+
+def test_a_new_folder_has_its_name_on_disk_before_anything_is_moved(tmp_path, monkeypatch):
+    """Otherwise a power cut may keep the move of the run, and not the folder it was moved to."""
+    place, done = tmp_path / "m", []
+    (place / "training").mkdir(parents=True)
+    sync, take = files.sync, disk._take_place
+    monkeypatch.setattr(files, "sync", lambda path: (done.append(path), sync(path)))
+    monkeypatch.setattr(disk, "_take_place", lambda *given: (done.append("moved"), take(*given)))
+    with disk.whole_folder(place, keep=("training",)):
+        pass
+    assert tmp_path in done[: done.index("moved")]
+    assert done[done.index("moved") :] == ["moved", place, tmp_path]
 
 
 def test_a_folder_that_another_process_wrote_meanwhile_is_not_replaced(tmp_path):

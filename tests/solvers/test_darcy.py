@@ -136,6 +136,7 @@ def test_dtype_is_kept_and_costs_only_its_rounding():
     torch.testing.assert_close(single, darcy.solve(a).float())
 
 
+@pytest.mark.plain
 def test_statistics_of_the_public_benchmark():
     """Against published statistics of the 421-point file (1024 samples, a = 12 or 3, f = 1).
 
@@ -148,6 +149,7 @@ def test_statistics_of_the_public_benchmark():
     assert walls.mean().item() == pytest.approx(5.17e-5, rel=0.08)
 
 
+@pytest.mark.plain
 def test_reproduces_the_public_file(public_file):
     """The 32-point file of the neuraloperator project, points (16 i + 1/2) / 512.
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from ipot.solvers import airfoil_mesh, euler, euler_flux, euler_grid, euler_residual
-from ipot.solvers.euler_multigrid import Hierarchy, Settings
-from ipot.solvers.euler_transfer import Axis, inject, prolongate, restrict
+from ipot.solvers.euler_multigrid import Axis, Hierarchy, Settings, inject, prolongate, restrict
 
 F64 = torch.float64
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from ipot.solvers import forging, forging_block, plane_stress
-from ipot.solvers.forging_block import Block, reference
-from ipot.solvers.forging_contact import Die
+from ipot.solvers.forging_block import Block, Die, reference
 from ipot.solvers.plane_stress import Metal
 
 METAL = Metal()

@@ -7,15 +7,15 @@ from torch import nn
 from ipot.data.dataset import Ragged
 from ipot.errors import DataError, RunError, Unsupported
 from ipot.run_folder import Run
-from ipot.training import checkpoint, ways
+from ipot.training import checkpoint, execution
 from ipot.training import step as step_module
 from ipot.training.distributed import World
 from ipot.training.draws import Draws
 from ipot.training.objective import RelativeL2
+from ipot.training.optimizer import make_optimizer
 from ipot.training.settings import Training
 from ipot.training.step import Step
 from ipot.training.trainer import Trainer
-from ipot.training.update import make_optimizer
 from training.toys import CPU, SPEC, contents, fit, model, packed, ragged, stacked
 
 
@@ -26,7 +26,7 @@ class Broken(Exception):
 @pytest.fixture(autouse=True)
 def compiler(monkeypatch):
     """One that is always there and compiles nothing, so that regions run as they are."""
-    monkeypatch.setattr(ways.shutil, "which", lambda name: name)
+    monkeypatch.setattr(execution.shutil, "which", lambda name: name)
     monkeypatch.setattr(nn.Module, "compile", lambda self, **options: compiled(self))
 
 
@@ -48,19 +48,19 @@ def captured(monkeypatch):
     """Captures that can be made on a CPU: they warm up, and replay by running."""
     made = []
 
-    def capture(work, forget, pool):
+    def recorded(work, *, rehearsals, before, pool):
         work()
         work()
-        forget()
+        before()
         made.append(work)
         return work
 
-    monkeypatch.setattr(step_module, "capture", capture)
+    monkeypatch.setattr(step_module, "recorded", recorded)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "pool")
     return made
 
 
-def make(kind, *, asked="auto", data=None, network=None, objective=None, world=None):
+def make(mode, *, asked="auto", data=None, network=None, objective=None, world=None):
     """A step with a line of its log for each that it says, and a run of it."""
     settings = Training(batch=4, step=asked)
     network, data, said = network or model(), data or stacked(), []
@@ -73,7 +73,7 @@ def make(kind, *, asked="auto", data=None, network=None, objective=None, world=N
         settings,
         device=CPU,
         precision="float32",
-        kind=kind,
+        mode=mode,
         world=world or World(),
         say=said.append,
     )
@@ -100,7 +100,7 @@ def test_a_compiler_that_fails_is_done_without(monkeypatch):
     monkeypatch.setattr(nn.Module, "compile", lambda self, **options: broken(self))
     step, said = make("compiled")
     assert_like_eager(step)
-    assert step.kind == "eager"
+    assert step.mode == "eager"
     line = "steps run eagerly: Broken: no such instruction (--training.step eager for no more"
     assert said == [f"{line} attempts)"]
 
@@ -124,7 +124,7 @@ def test_a_failure_behind_the_update_is_undone(monkeypatch):
 def test_a_capture_leaves_no_trace(captured, data):
     step, said = make("graph", data=data)
     assert_like_eager(step, data)
-    assert (step.kind, said) == ("graph", [])
+    assert (step.mode, said) == ("graph", [])
     assert len(captured) == (1 if data is None else len(data.boxes))
 
 
@@ -132,29 +132,29 @@ def test_regions_that_cannot_be_compiled_are_captured_as_they_are(monkeypatch, c
     monkeypatch.setattr(nn.Module, "compile", lambda self, **options: broken(self))
     step, said = make("graph")
     assert_like_eager(step)
-    assert step.kind == "graph"
+    assert step.mode == "graph"
     assert len(said) == 1
     assert said[0].startswith("steps run captured but not compiled: Broken: no such instruction")
 
 
 def test_a_step_that_cannot_be_captured_runs_eagerly(monkeypatch, captured):
-    def fail(work, forget, pool):
+    def fail(work, **options):
         work()
         raise Broken("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(step_module, "capture", fail)
+    monkeypatch.setattr(step_module, "recorded", fail)
     step, said = make("graph")
     assert_like_eager(step)
-    assert step.kind == "eager"
+    assert step.mode == "eager"
     assert len(said) == 1
     assert "not permitted" in said[0]
 
 
-@pytest.mark.parametrize("kind", ["compiled", "graph"])
-def test_a_way_that_was_asked_for_is_an_error(monkeypatch, captured, kind):
+@pytest.mark.parametrize("mode", ["compiled", "graph"])
+def test_a_way_that_was_asked_for_is_an_error(monkeypatch, captured, mode):
     monkeypatch.setattr(nn.Module, "compile", lambda self, **options: broken(self))
-    step, said = make(kind, asked=kind)
-    with pytest.raises(Unsupported, match=f"run as {kind} here: Broken.*step eager"):
+    step, said = make(mode, asked=mode)
+    with pytest.raises(Unsupported, match=f"run as {mode} here: Broken.*step eager"):
         steps(step)
     assert said == []
 
@@ -168,11 +168,11 @@ def test_several_processes_do_not_part_company(monkeypatch):
 
 
 def test_without_a_compiler_nothing_is_tried(monkeypatch, captured):
-    monkeypatch.setattr(ways.shutil, "which", lambda name: None)
+    monkeypatch.setattr(execution.shutil, "which", lambda name: None)
     monkeypatch.setattr(nn.Module, "compile", lambda self, **options: broken(self))
     step, said = make("graph")
     assert_like_eager(step)
-    assert step.kind == "graph"
+    assert step.mode == "graph"
     assert len(said) == 1
     assert "captured but not compiled: there is no C++ compiler" in said[0]
     with pytest.raises(Unsupported, match=r"no C\+\+ compiler \(g\+\+\).*--training\.step eager"):
@@ -181,10 +181,10 @@ def test_without_a_compiler_nothing_is_tried(monkeypatch, captured):
 
 def test_a_gpu_compiles_with_triton(monkeypatch):
     gpu = torch.device("cuda")
-    monkeypatch.setattr(ways.kernels, "installed", lambda: False)
-    assert ways.no_compiler(gpu) == "Triton is not installed"
-    monkeypatch.setattr(ways.kernels, "installed", lambda: True)
-    assert ways.no_compiler(gpu) is None
+    monkeypatch.setattr(execution.cuda, "installed", lambda: False)
+    assert execution.no_compiler(gpu) == "Triton is not installed"
+    monkeypatch.setattr(execution.cuda, "installed", lambda: True)
+    assert execution.no_compiler(gpu) is None
 
 
 class Raising(RelativeL2):
@@ -211,7 +211,7 @@ def wrapped(error):
     return outer
 
 
-@pytest.mark.parametrize("kind", ["eager", "compiled"])
+@pytest.mark.parametrize("mode", ["eager", "compiled"])
 @pytest.mark.parametrize(
     "error",
     [
@@ -221,8 +221,8 @@ def wrapped(error):
         wrapped(torch.OutOfMemoryError("CUDA out of memory")),
     ],
 )
-def test_a_batch_that_does_not_fit_says_what_to_lower(kind, error):
-    step, said = make(kind, objective=Raising(error))
+def test_a_batch_that_does_not_fit_says_what_to_lower(mode, error):
+    step, said = make(mode, objective=Raising(error))
     with pytest.raises(RunError) as told:
         step(step.draws(7), 7, 1e-3)
     words = str(told.value)
@@ -231,7 +231,7 @@ def test_a_batch_that_does_not_fit_says_what_to_lower(kind, error):
     for setting in ("--training.batch (4)", "--training.queries", "--training.points"):
         assert setting in words
     assert said == []
-    assert step.kind == kind
+    assert step.mode == mode
 
 
 def test_other_errors_pass_as_they_are():
@@ -275,7 +275,7 @@ def test_a_run_says_how_it_goes_when_there_is_somebody_to_tell(tmp_path, monkeyp
     from ipot.training.journal import Progress
 
     monkeypatch.setattr(nn.Module, "compile", lambda self, **options: broken(self))
-    monkeypatch.setattr(ways, "COMPILE_ROWS", 0)
+    monkeypatch.setattr(execution, "COMPILE_ROWS", 0)
 
     def trainer(path, data):
         path.mkdir()

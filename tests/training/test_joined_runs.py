@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import nn
 
+from ipot.training import execution
 from ipot.training import step as step_module
 from ipot.training.distributed import World
 from ipot.training.draws import Draws
-from ipot.training.joined import JoinedAdamW
 from ipot.training.objective import RelativeL2
+from ipot.training.optimizer import JoinedAdamW, make_optimizer
 from ipot.training.settings import Training
 from ipot.training.step import Step
 from ipot.training.trainer import Stopped
-from ipot.training.update import make_optimizer
 from training.toys import CPU, SPEC, Kill, contents, fit, model, packed, stacked
 from training.twins import parted
 
@@ -46,8 +46,8 @@ def test_a_run_is_the_same_with_and_without_and_changes_over(tmp_path, monkeypat
     assert [row["step"] for row in said["rows"]] == [row["step"] for row in told["rows"]]
 
 
-def make_step(kind, data, objective):
-    network, settings = model(), Training(batch=4, step=kind)
+def make_step(mode, data, objective):
+    network, settings = model(), Training(batch=4, step=mode)
     return Step(
         network,
         objective,
@@ -56,7 +56,7 @@ def make_step(kind, data, objective):
         settings,
         device=CPU,
         precision="float32",
-        kind=kind,
+        mode=mode,
         world=World(),
     )
 
@@ -79,23 +79,23 @@ def test_sizes_with_other_gradients_are_captured_again(monkeypatch):
     """What was captured with joined parameters does not know that their steps differ."""
     captured = []
 
-    def run_at_once(work, forget, pool):
+    def run_at_once(work, *, rehearsals, before, pool):
         work()
         work()
-        forget()
+        before()
         captured.append(made[-1].optimizer.joined)
         return work
 
-    monkeypatch.setattr(step_module, "no_compiler", lambda device: None)
+    monkeypatch.setattr(execution, "no_compiler", lambda device: None)
     monkeypatch.setattr(nn.Module, "compile", lambda self, **options: None)
-    monkeypatch.setattr(step_module, "capture", run_at_once)
+    monkeypatch.setattr(step_module, "recorded", run_at_once)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "pool")
     made = []
     data = packed(40)
     sizes = sorted({data.gather(e.index, e.box).values.shape[1] for e in examples(data)})
     assert len(sizes) > 1
-    for kind in ("graph", "eager"):
-        made.append(make_step(kind, data, Fitful(sizes[0])))
+    for mode in ("graph", "eager"):
+        made.append(make_step(mode, data, Fitful(sizes[0])))
         for number in range(8):
             made[-1](made[-1].draws(number), number, 1e-3)
     graph, eager = made

@@ -8,10 +8,8 @@ from typing import ClassVar
 import pytest
 
 from ipot.errors import RunError
-from ipot.training import board as board_module
 from ipot.training import checkpoint, journal
-from ipot.training.board import Board
-from ipot.training.journal import Journal, Progress, duration
+from ipot.training.journal import Board, Journal, Progress, duration
 from training.toys import fit
 
 ROWS = [{"epoch": epoch, "step": 3 * epoch, "loss": 1 / epoch} for epoch in range(1, 5)]
@@ -113,7 +111,7 @@ def test_a_disk_that_fails_for_tensorboard_only_ends_tensorboard(
 ):
     """All its files are written with `_record`, first at the start and then for each number."""
     pytest.importorskip("tensorboard")
-    record, calls = board_module._record, []
+    record, calls = journal._record, []
 
     def failing(**content):
         calls.append(content)
@@ -121,7 +119,7 @@ def test_a_disk_that_fails_for_tensorboard_only_ends_tensorboard(
             raise OSError(number, os.strerror(number))
         return record(**content)
 
-    monkeypatch.setattr(board_module, "_record", failing)
+    monkeypatch.setattr(journal, "_record", failing)
     monkeypatch.setattr(journal, "_tensorboard", lambda folder: Board(folder / "tensorboard"))
     said = []
     book = Journal(tmp_path / "metrics.jsonl", say=said.append)

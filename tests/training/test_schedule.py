@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from ipot.training import journal, trainer
-from ipot.training.schedule import learning_rate
-from ipot.training.settings import Training
+from ipot.training.settings import Training, learning_rate
 from ipot.training.step import Step
 from training.toys import Trouble, fit
 

@@ -8,11 +8,10 @@ import torch
 
 from ipot.training import checkpoint, step
 from ipot.training.draws import Draw
-from ipot.training.joined import JoinedAdamW
-from ipot.training.ledger import Ledger
 from ipot.training.objective import RelativeL2
+from ipot.training.optimizer import JoinedAdamW, make_optimizer, set_rate
 from ipot.training.settings import Training
-from ipot.training.update import set_rate
+from ipot.training.step import Ledger
 from training.toys import CPU, contents, fit
 
 
@@ -84,7 +83,7 @@ def test_a_group_of_the_objective_has_a_rate_of_its_own(tmp_path):
     layer, own = torch.nn.Linear(2, 1), torch.nn.Parameter(torch.ones(3))
     layer.bias.requires_grad_(False)
     groups = [{"params": [own], "factor": 20.0}]
-    optimizer = step.make_optimizer(layer, Training(learning_rate=0.5), groups, CPU)
+    optimizer = make_optimizer(layer, Training(learning_rate=0.5), groups, CPU)
     assert [g["params"] for g in optimizer.param_groups] == [[layer.weight], [own]]
     for base in (0.5, 0.01):
         set_rate(optimizer, base)
@@ -130,15 +129,15 @@ def slow_start(monkeypatch, seconds):
     monkeypatch.setattr(step.Step, "__call__", slowly)
 
 
-@pytest.mark.parametrize("kind", ["eager", "compiled"])
-def test_what_the_first_step_takes_to_compile_is_not_training(tmp_path, monkeypatch, kind):
+@pytest.mark.parametrize("mode", ["eager", "compiled"])
+def test_what_the_first_step_takes_to_compile_is_not_training(tmp_path, monkeypatch, mode):
     slow_start(monkeypatch, 0.5)
     began = time.monotonic()
     with torch.compiler.set_stance("force_eager"):  # the clock alone is looked at
-        result = fit(tmp_path, step=kind)
+        result = fit(tmp_path, step=mode)
     whole = time.monotonic() - began
-    assert result.step_kind == kind
-    if kind == "eager":
+    assert result.step_kind == mode
+    if mode == "eager":
         assert result.setup_seconds == 0
         assert result.seconds > 0.5
     else:
@@ -160,9 +159,9 @@ def test_a_run_boxed_by_time_is_not_charged_for_compiling(tmp_path, monkeypatch)
 
 @pytest.mark.compile
 def test_compiled_agrees_with_eager(tmp_path):
-    for kind in ("eager", "compiled"):
-        result = fit(tmp_path / kind, step=kind, epochs=10, batch=12, validate_every=5)
-        assert (result.step_kind, result.steps) == (kind, 10)
+    for mode in ("eager", "compiled"):
+        result = fit(tmp_path / mode, step=mode, epochs=10, batch=12, validate_every=5)
+        assert (result.step_kind, result.steps) == (mode, 10)
     (eager, _, said), (compiled, _, also) = (contents(tmp_path / k) for k in ("eager", "compiled"))
     for name in eager:
         torch.testing.assert_close(compiled[name], eager[name], atol=1e-4, rtol=1e-3)
@@ -174,7 +173,7 @@ def test_a_replay_is_seen_by_whoever_keeps_something_made_from_the_weights():
     """A captured step changes weights behind torch's back."""
     weight, told = torch.nn.Parameter(torch.ones(3)), []
     one = step.Step.__new__(step.Step)
-    one.kind, one.parameters = "graph", [weight]
+    one.mode, one.parameters = "graph", [weight]
     draw = Draw(torch.zeros(2, dtype=torch.long))
     one._graphs = {draw.box: (draw, lambda: told.append(weight._version))}
     one._run(draw)

@@ -6,9 +6,8 @@ import torch
 from ipot.errors import DataError
 from ipot.evaluation.evaluate import evaluate
 from ipot.run_folder import Run
-from ipot.training import best as best_module
 from ipot.training import checkpoint, validation
-from ipot.training.best import Best
+from ipot.training.checkpoint import BestWeights
 from ipot.training.journal import read
 from ipot.training.trainer import Trainer
 from ipot.training.validation import Validation
@@ -89,9 +88,9 @@ def weights(value):
 
 def test_best_weights_are_written_at_once_and_then_before_long(tmp_path, monkeypatch):
     now = 1000.0
-    monkeypatch.setattr(best_module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now)
     path = tmp_path / "best.safetensors"
-    best = Best(path)
+    best = BestWeights(path)
 
     def on_disk():
         tensors, state = checkpoint.load(path)
@@ -100,14 +99,14 @@ def test_best_weights_are_written_at_once_and_then_before_long(tmp_path, monkeyp
     live = weights(1.0)
     best.keep(live, {"epoch": 1})
     assert on_disk() == (1.0, 1)
-    now += best_module.PATIENCE / 2
+    now += checkpoint.WRITE_EVERY / 2
     live["w"].fill_(2.0)
     best.keep(live, {"epoch": 2})
     live["w"].fill_(9.0)  # training goes on
     assert on_disk() == (1.0, 1)
     best.flush()
     assert on_disk() == (2.0, 2)
-    now += best_module.PATIENCE
+    now += checkpoint.WRITE_EVERY
     best.keep(live, {"epoch": 3})
     assert on_disk() == (9.0, 3)
     path.unlink()

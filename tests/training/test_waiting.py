@@ -12,11 +12,10 @@ from ipot.data.packed import Packed
 from ipot.spec import Need
 from ipot.training.distributed import World
 from ipot.training.draws import Draws
-from ipot.training.ledger import Ledger
 from ipot.training.objective import RelativeL2
+from ipot.training.optimizer import make_optimizer
 from ipot.training.settings import Training
-from ipot.training.step import Step, small_regions
-from ipot.training.update import make_optimizer
+from ipot.training.step import Ledger, Step, small_regions
 from ipot.training.validation import Validation
 from training.toys import CPU, model, packed, ragged, stacked
 from training.waiting import Waited, nothing_waits
@@ -27,10 +26,10 @@ SUBSETS = {"points": 0.75, "queries": 0.5}
 ONE_GRAPH_FOR_ALL_SIZES = torch.__version__ >= "2.13"
 
 
-def make(data, network=None, *, objective=None, kind="eager", device=CPU, **settings):
+def make(data, network=None, *, objective=None, mode="eager", device=CPU, **settings):
     """A step, and the draws or batches that it takes."""
     network = network or model()
-    settings = Training(**{"batch": 4, "step": kind, **settings})
+    settings = Training(**{"batch": 4, "step": mode, **settings})
     draws = Draws(data, network.spec, settings)
     objective = objective or RelativeL2()
     groups = [{**g, "params": list(g["params"])} for g in objective.prepare(network, data)]
@@ -42,7 +41,7 @@ def make(data, network=None, *, objective=None, kind="eager", device=CPU, **sett
         settings,
         device=device,
         precision="float32",
-        kind=kind,
+        mode=mode,
         world=World(),
     )
     return step, draws if data.resident else draws.ragged_batch
@@ -123,13 +122,12 @@ def quick_compiler(monkeypatch):
 
 @pytest.mark.compile
 @pytest.mark.usefixtures("quick_compiler")
-@pytest.mark.parametrize("kind", ["stacked", "packed"])
-@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize(("kind", "small"), [("stacked", False), ("packed", True)])
 def test_a_compiled_step_neither_waits_nor_compiles_again(kind, small):
     """Through all sizes of the data, and with a validation between the steps; also with all that
     only a GPU gains by."""
     data = stacked(40) if kind == "stacked" else packed(40, low=24, high=64)
-    step, draws = make(data, kind="compiled", **SUBSETS)
+    step, draws = make(data, mode="compiled", **SUBSETS)
     if small:
         step.regions += small_regions(step.model, step.objective, draws)
     validation = Validation(stacked(5, points=9, seed=1), CPU)
@@ -150,18 +148,18 @@ def test_a_compiled_step_neither_waits_nor_compiles_again(kind, small):
         assert validation(step.model) > 0
     with torch.compiler.set_stance("fail_on_recompile"):
         run(step, draws, range(12, 16))
-    assert step.kind == "compiled"
+    assert step.mode == "compiled"
     assert all(region._compiled_call_impl is not None for region in step.regions)
 
 
 @pytest.mark.compile
-def test_loss_and_bookkeeping_compile():
+def test_loss_and_bookkeeping_compile(backend):
     """Only a GPU gains by it; on a CPU they run as they are."""
     torch._dynamo.reset()
     objective, ledger = RelativeL2(), Ledger(0.5, CPU)
     reference, plain = RelativeL2(), Ledger(0.5, CPU)
     for part in (*objective.regions(), ledger):
-        part.compile(dynamic=True)
+        part.compile(dynamic=True, backend=backend)
     random = torch.Generator().manual_seed(0)
     for number, rows in enumerate((7, 9, 12)):
         prediction, target = torch.randn(2, 3, 1, rows, 2, generator=random)
@@ -185,13 +183,13 @@ def test_loss_and_bookkeeping_compile():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.compile
 @pytest.mark.parametrize("make_data", [stacked, packed])
-@pytest.mark.parametrize("kind", ["eager", "graph"])
+@pytest.mark.parametrize("mode", ["eager", "graph"])
 @pytest.mark.parametrize("settings", [{}, SUBSETS])
-def test_a_gpu_is_never_waited_for(make_data, kind, settings):
+def test_a_gpu_is_never_waited_for(make_data, mode, settings):
     gpu = torch.device("cuda")
     data = make_data(40)
     data = data.to(gpu) if isinstance(data, Stacked) else Packed(data.source, device=gpu, batch=4)
-    step, draws = make(data, model().to(gpu), kind=kind, device=gpu, **settings)
+    step, draws = make(data, model().to(gpu), mode=mode, device=gpu, **settings)
     items = [draws(number).pin_memory() for number in range(20)]
     for number, item in enumerate(items[:10]):
         step(item, number, 1e-3)
@@ -204,4 +202,4 @@ def test_a_gpu_is_never_waited_for(make_data, kind, settings):
     loss, fault = step.read()
     assert loss > 0
     assert fault == -1
-    assert step.kind == kind
+    assert step.mode == mode

@@ -4,10 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.training.ledger import Ledger
+from ipot.training.optimizer import make_optimizer, set_rate
 from ipot.training.settings import Training
-from ipot.training.step import Step
-from ipot.training.update import make_optimizer, set_rate
+from ipot.training.step import Ledger, Step
 
 DEVICES = [
     "cpu",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ipot.accelerate.cpu.build import call
-from ipot.accelerate.cpu.structures import (
+from ipot.accelerate.cpu.interface import (
     Problem,
     address,
     dense,
@@ -51,7 +51,7 @@ def attend_rounded(
     *,
     logs: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The same with queries, keys and values rounded to bf16, where nothing is differentiated.
+    """Attention with queries, keys and values rounded to bf16, where nothing is differentiated.
 
     Values of a few channels are not rounded, and what comes out is float32. Numbers that are large
     beyond measure, or none, are left to the exact kernels. Without `logs` there are none.
@@ -142,7 +142,7 @@ def _apart(pairs: Tensor, value: Tensor | None, inner: int) -> tuple[Tensor, Ten
 
 
 def _formula(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, heads: int) -> Tensor:
-    """The same by torch's operators, for derivatives of derivatives."""
+    """Attention by torch's operators, for derivatives of derivatives."""
     query, key, value = (t.unflatten(-1, (heads, -1)).transpose(1, 2) for t in (query, key, value))
     scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
     if mask is not None:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ipot.accelerate.cpu.build import call
-from ipot.accelerate.cpu.structures import Layer, address, pointer, threads
+from ipot.accelerate.cpu.interface import Layer, address, pointer, threads
 
 UNIT = 16
 """Outputs must be a multiple of this: the largest vectors that there are."""
@@ -25,13 +25,13 @@ class Weights(NamedTuple):
     bias: Float[Tensor, " outputs"] | None
 
     def layer(self) -> Layer:
-        """The same as the library reads it."""
+        """The layer as the library reads it."""
         bias = None if self.bias is None else pointer(self.bias)
         return Layer(pointer(self.weight), bias, *self.weight.shape)
 
 
 def fits(*widths: int) -> bool:
-    """Whether layers of such outputs can be taken."""
+    """True if layers with so many outputs can be taken."""
     return all(width % UNIT == 0 for width in widths)
 
 

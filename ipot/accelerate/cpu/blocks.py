@@ -17,7 +17,7 @@ from ipot.accelerate.attention import attend
 from ipot.accelerate.cpu import block as rows
 from ipot.accelerate.cpu import halves
 from ipot.accelerate.cpu.block import Weights
-from ipot.accelerate.cpu.reach import readable, rounds
+from ipot.accelerate.cpu.interface import readable, rounds, served
 from ipot.accelerate.target import Target
 from ipot.accelerate.twins import are_plain_layers, hooked
 from ipot.nn.attention import GatedFeedForward
@@ -48,7 +48,15 @@ def applies(block: Any) -> bool:
     layers = (part.norm, part.to_query, part.to_key_value)
     if part.norm_context is not None or not are_plain_layers(*layers) or not _float32(*layers):
         return False
+    if (part.to_query.bias is None) != (part.to_key_value.bias is None):
+        return False
     return rows.fits(part.to_query.out_features) and finishes(block)
+
+
+def may_read(x: Tensor) -> bool:
+    """True if kernels may be called now, for rows like these: nobody differentiates, compiles or
+    transforms what is done to them."""
+    return not (torch.is_grad_enabled() or torch.compiler.is_compiling()) and served(x)
 
 
 def apply(target: Target, block: Any, state: Tensor, mask: Tensor | None) -> Tensor:

@@ -62,9 +62,8 @@ def gradients(
 
 
 def pays(query: Tensor, key: Tensor, heads: int, *, trained: bool, narrow: bool) -> bool:
-    """Whether blocks are the quickest way: for training with so many scores that each operation
-    on them goes to memory, and for narrow values. Other answers the fused operator gives as
-    quickly."""
+    """True if blocks are quickest: for training with so many scores that each operation on them
+    goes to memory, and for narrow values. Elsewhere the fused operator is as quick."""
     exact = query.dtype == key.dtype and query.dtype in (torch.float32, torch.float64)
     if not exact or query.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return False
@@ -115,7 +114,7 @@ def _sums(queries: Tensor, keys: Tensor, values: Tensor, blocks: "_Blocks") -> T
 def _careful_sums(
     queries: Tensor, keys: Tensor, values: Tensor, real: Tensor | None, blocks: "_Blocks"
 ) -> tuple[Tensor, Tensor]:
-    """The same relative to the largest score, whose exponential would be too large a number."""
+    """Sums of exponentials relative to the largest score, whose own would overflow."""
     sums: Tensor | None = None
     top = queries.new_full((len(queries), 1, queries.shape[-1]), float("-inf"))
     for seen in blocks.columns:

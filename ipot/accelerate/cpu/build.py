@@ -5,7 +5,7 @@ it is made for that one alone. Nothing here raises: where there is no library, `
 and the plain ways do the same.
 
 A library is code that this process will run. It is kept where nobody else can write and loaded
-only as `ipot.accelerate.cpu.kept` allows. What decides which compiler runs is the environment: CXX
+only as `ipot.accelerate.cpu.library_cache` allows. The environment decides which compiler runs: CXX
 and PATH name it, and what GCC or Clang read besides (CPATH, LIBRARY_PATH, COMPILER_PATH and the
 like) reaches it as it is. Whoever sets them runs code as this user, as with LD_PRELOAD.
 """
@@ -27,7 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ipot import lock
-from ipot.accelerate.cpu import kept
+from ipot.accelerate.cpu import library_cache
 from ipot.errors import Busy, IpotError
 
 HERE = Path(__file__).parent
@@ -68,7 +68,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def loaded() -> ctypes.CDLL:
-    """The same, for those who know that there are."""
+    """The compiled kernels, for callers who know that there are some."""
     found = library()
     assert found is not None, f"there are no compiled kernels: {why_not()}"
     return found
@@ -86,7 +86,7 @@ def why_not() -> str | None:
 
 
 def why_not_bf16() -> str | None:
-    """The same of the kernels with products in bf16."""
+    """Why there are no kernels with products in bf16, in words; None where there are."""
     found, reason = _tried()
     if found is None or _has_halves(found):
         return reason
@@ -116,13 +116,13 @@ def _tried() -> tuple[ctypes.CDLL | None, str | None]:
 
 def _loaded(target: Path) -> ctypes.CDLL:
     """The library of this source on this machine, compiled if it is not there yet."""
-    kept.prepare(target.parent)
+    library_cache.prepare(target.parent)
     try:
-        found = kept.load(target, KERNELS)
+        found = library_cache.load(target, KERNELS)
     except OSError:  # not there, damaged, or of a system that is no more: made anew
         _build(target)
-        found = kept.load(target, KERNELS)
-    kept.sweep(target.parent)
+        found = library_cache.load(target, KERNELS)
+    library_cache.sweep(target.parent)
     lock.sweep(target.parent)
     return found
 
@@ -135,14 +135,14 @@ def _build(target: Path) -> None:
     """Compile; of several processes that start at once, the others wait for the first."""
     try:
         with lock.locked(target.parent, "compiling", wait=True, patience=2 * SECONDS):
-            if not kept.is_whole(target):
+            if not library_cache.is_whole(target):
                 _build_here(target)
     except Busy:  # it hangs: two that do the same do no harm
         _build_here(target)
 
 
 def _build_here(target: Path) -> None:
-    with kept.workshop(target.parent) as folder:
+    with library_cache.workshop(target.parent) as folder:
         made = folder / target.name
         try:
             _compile(made)
@@ -150,11 +150,11 @@ def _build_here(target: Path) -> None:
             if _was_killed(error):
                 raise
             _compile(made, "-DIPOT_NO_HALVES")  # perhaps it knows too little of bf16
-        kept.keep(made, target)
+        library_cache.keep(made, target)
 
 
 def _was_killed(error: subprocess.CalledProcessError) -> bool:
-    """Whether a signal, or want of memory, ended the compiler: that says nothing of what it can."""
+    """True if a signal, or want of memory, ended the compiler: it may succeed another time."""
     return error.returncode < 0 or error.returncode > 128 or b"signal" in (error.stderr or b"")
 
 

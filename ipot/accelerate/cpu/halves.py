@@ -14,8 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ipot.accelerate.cpu.build import call
-from ipot.accelerate.cpu.project import Waves, given_features
-from ipot.accelerate.cpu.structures import (
+from ipot.accelerate.cpu.interface import (
     Linear,
     Rows,
     Tokens,
@@ -25,6 +24,7 @@ from ipot.accelerate.cpu.structures import (
     rows,
     threads,
 )
+from ipot.accelerate.cpu.project import Waves, given_features
 
 
 class Layer(NamedTuple):
@@ -41,7 +41,7 @@ class Layer(NamedTuple):
         return self.weight.numel()
 
     def as_read(self) -> tuple[Linear, list[Tensor]]:
-        """The same as the library reads it, and the tensors that must live as long."""
+        """The layer as the library reads it, and the tensors that must live as long."""
         held = [dense(self.weight)]
         held += [t.contiguous() for t in self[1:] if t is not None]
         left = iter(held[1:])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ipot.accelerate.cpu.build import call, loaded
-from ipot.accelerate.cpu.structures import (
+from ipot.accelerate.cpu.interface import (
     Mesh,
     address,
     dense,
@@ -107,7 +107,7 @@ def _mesh(
 def _formula(
     query: Tensor, pairs: Tensor, slope: Tensor, factor: Tensor, extra: Tensor, heads: int
 ) -> tuple[Tensor, Tensor]:
-    """The same by torch's operators, for derivatives of derivatives."""
+    """Attention over a mesh by torch's operators, for derivatives of derivatives."""
     inner = query.shape[-1]
     asked, key, value = (
         t[0].unflatten(-1, (heads, -1)).transpose(0, 1)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ipot.accelerate.cpu.build import call, loaded
-from ipot.accelerate.cpu.structures import (
+from ipot.accelerate.cpu.interface import (
     Features,
     Projection,
     Rows,

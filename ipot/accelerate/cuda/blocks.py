@@ -53,6 +53,8 @@ def applies(block: Any) -> bool:
         return False
     if not are_plain_layers(part.norm, part.to_query, part.to_key_value):
         return False
+    if (part.to_query.bias is None) != (part.to_key_value.bias is None):
+        return False
     return part.norm.eps == 1e-5 and finishes(block)
 
 

@@ -26,6 +26,7 @@ from ipot.accelerate.layers.latent import (
 from ipot.nn.attention import AttentionBlock, GatedFeedForward, MultiHead
 from ipot.nn.fourier import FourierFeatures
 from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
+from ipot.nn.points import Lift
 from ipot.nn.slices import PhysicsAttention
 
 QUICKER: dict[type[nn.Module], type[nn.Module]] = {
@@ -39,3 +40,6 @@ QUICKER: dict[type[nn.Module], type[nn.Module]] = {
     PhysicsAttention: QuickPhysicsAttention,
 }
 """The quicker version of a layer. A new one is a class here and a line in this table."""
+
+PARTS = (nn.Linear, nn.LayerNorm, nn.Sequential, Lift)
+"""What those are made of, and compute by themselves."""

@@ -52,6 +52,7 @@ class QuickMultiHead(Accelerated, MultiHead):
         self.narrows = (
             self.norm_context is not None
             and is_plain(self.to_out, nn.Linear)
+            and self.to_out.bias is not None
             and self.to_out.out_features * self.heads < self.to_out.in_features
         )
 
@@ -173,13 +174,14 @@ class QuickGatedFeedForward(Accelerated, GatedFeedForward):
     def start(self) -> None:
         """Look whether what one channel gives can be computed from the parameters."""
         self.open = are_plain_layers(self.norm, self.into, self.out)
+        self.constant = self.open and self.into.bias is not None and self.out.bias is not None
 
     def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
         """The update that a residual connection adds; the same for all rows where they have one
         channel, of which a norm leaves nothing but its own bias."""
         if not self.open or x.shape[-1] > THIN:
             return super().forward(x)
-        if x.shape[-1] == 1:
+        if x.shape[-1] == 1 and self.constant:
             return self._constant().view((1,) * x.ndim)
         x, gate = self.into(thin_norm(x, self.norm)).chunk(2, dim=-1)
         return self.out(x * F.gelu(gate))
@@ -235,7 +237,7 @@ class QuickBlock(Accelerated, AttentionBlock):
             if self.triton_whole:
                 return cuda_blocks.apply(self, packed or cuda_blocks.pack(self), before, mask)
             return cuda_blocks.finish(self, before, self.attend.attended(y, x, mask))
-        if before is not None and self.cpp_finish and before.dtype == torch.float32:
+        if before is not None and self.cpp_finish and cpu_blocks.may_read(before):
             if self.cpp_whole:
                 return cpu_blocks.apply(self.target, self, before, mask)
             return cpu_blocks.finish(self, before, self.attend.attended(y, x, mask))

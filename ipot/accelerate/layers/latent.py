@@ -13,6 +13,7 @@ from torch import Tensor
 from ipot.accelerate import cuda, folded
 from ipot.accelerate.chunks import Chunks, Streamed, chunk_size, streams
 from ipot.accelerate.cpu import project as cpu_project
+from ipot.accelerate.cpu.interface import readable
 from ipot.accelerate.cuda import blocks as cuda_blocks
 from ipot.accelerate.fixed_mesh import KeepsMesh, Known
 from ipot.accelerate.folded import Folded, for_product
@@ -30,7 +31,8 @@ class QuickFourierFeatures(Accelerated, FourierFeatures):
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... F"]:
         """Features of coordinates."""
-        formula = x.requires_grad or torch.compiler.is_compiling() or x.device.type != "cpu"
+        formula = x.requires_grad or torch.compiler.is_compiling()
+        formula = formula or not readable(x, kinds=(x.dtype,))
         if formula or x.shape[-1] != len(self.centre):
             return super().forward(x)
         if has_kernel(self, x):

@@ -150,6 +150,10 @@ def _end(path: Path, file: Any, info: zipfile.ZipInfo) -> int:
         not later and (packed, size) != (info.compress_size, info.file_size)
     ):
         raise _wrong(path, info, "has another size or method in its own header")
+    # Otherwise an array whose name is damaged would be left out, and nobody told.
+    own = file.read(name).decode("utf-8" if info.flag_bits & 0x800 else "cp437", "replace")
+    if own != info.orig_filename:
+        raise _wrong(path, info, f"has another name in its own header ({shown(own, 100)})")
     return info.header_offset + _LOCAL.size + name + extra + info.compress_size
 
 

@@ -1,6 +1,6 @@
 """A file is read in a child process first, with limits on time and memory.
 
-The libraries for HDF5, netCDF, GRIB, Parquet and VTK are written in C and C++; a damaged file can
+The libraries for HDF5, netCDF, GRIB, Parquet, MATLAB and VTK are in C and C++; a damaged file can
 make them crash, loop, or take all memory, and Python cannot stop them. A child that does the same
 reading first meets that fate in our place, and the file is refused by name.
 

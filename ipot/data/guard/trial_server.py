@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -30,11 +31,11 @@ def main() -> None:
 
 def _preload(module: str) -> None:
     """Import here what every child would import again."""
-    try:
-        for name in getattr(importlib.import_module(module), "PRELOAD", ()):
+    for name in getattr(importlib.import_module(module), "PRELOAD", ()):
+        # The reader says what is missing; some libraries raise other errors than ImportError where
+        # a part of theirs is, and another file may not need them.
+        with contextlib.suppress(Exception):
             importlib.import_module(name)
-    except ImportError:
-        pass  # the reader says what is missing
 
 
 def _answer(question: dict[str, Any]) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def _check_codecs(what: str, codecs: list[Any], depth: int = 4) -> None:
 
 def _whole(number: Any) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise ValueError(f"{number!r} is no size")
+        raise ValueError(f"{shown(repr(number), 40)} is no size")
     return number
 
 

@@ -1,3 +1,4 @@
+import os
 import stat
 
 import pytest
@@ -24,9 +25,12 @@ def remembering(tmp_path_factory):
     known = build._compiler_or_none()
     if known is None:
         return None
-    folder = tmp_path_factory.mktemp("compiler")
-    script = folder / "c++"
-    text = REMEMBERING.replace("COMPILER", " ".join(known)).replace("FOLDER", str(folder))
+    base = tmp_path_factory.getbasetemp()
+    # The processes of pytest-xdist have folders of their own in a common one.
+    objects = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "objects"
+    objects.mkdir(exist_ok=True)
+    script = tmp_path_factory.mktemp("compiler") / "c++"
+    text = REMEMBERING.replace("COMPILER", " ".join(known)).replace("FOLDER", str(objects))
     script.write_text(text)
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     return str(script)

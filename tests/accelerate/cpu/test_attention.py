@@ -5,11 +5,14 @@ import math
 import pytest
 import torch
 
+from ipot.accelerate import attention as ways
+from ipot.accelerate.attention import path_of
 from ipot.accelerate.cpu import attention as native
+from ipot.accelerate.cpu import blockwise
 from ipot.accelerate.cpu.build import why_not
-from ipot.accelerate.cpu.reach import available
-from ipot.nn import blockwise
-from ipot.nn.paths import attention_path, path_of, plain_attention
+from ipot.accelerate.cpu.interface import available
+from ipot.nn.attention import attention as plain_attention
+from tests.accelerate.models import target
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
@@ -250,18 +253,15 @@ def test_a_compiler_may_trace_it():
 
 def test_it_is_the_way_in_float32_on_a_cpu_and_not_elsewhere():
     (query, key, _), _, heads, _ = problem("encoder")
-    assert path_of(query, key, heads) == "native"
-    assert path_of(query[:, :2, :], key[:, :2], heads) != "native"
-    assert path_of(query.double(), key.double(), heads) != "native"
+    assert path_of(target(), query, key, heads) == "native"
+    assert path_of(target(), query[:, :2, :], key[:, :2], heads) != "native"
+    assert path_of(target(), query.double(), key.double(), heads) != "native"
     with torch.autocast("cpu", torch.bfloat16):
-        assert path_of(query, key, heads) != "native"
-    with attention_path("blocks"):
-        assert path_of(query, key, heads) == "blocks"
+        assert path_of(target(), query, key, heads) != "native"
+    assert path_of(target("blocks"), query, key, heads) == "blocks"
 
 
 def test_it_is_called_by_that_name(monkeypatch):
-    from ipot.nn import paths
-
     (query, key, value), mask, heads, _ = problem("heads")
     pairs = torch.cat([key, value], -1)
     wanted = blockwise.attend(query, pairs, None, heads, mask)[0]
@@ -271,10 +271,10 @@ def test_it_is_called_by_that_name(monkeypatch):
         calls.append(given)
         return native.attend(*given)
 
-    monkeypatch.setitem(paths.OURS, "native", counted)
+    monkeypatch.setitem(ways.OURS, "native", counted)
     for path in ("native", "auto"):
-        with attention_path(path):
-            assert gap(paths.attend(query, pairs, heads, mask), wanted.double()) < NOISE
-            found = paths.attend_narrow(query, key, value, heads, mask)
-            assert gap(found, wanted.double()) < NOISE
+        found = ways.attend(target(path), query, pairs, heads, mask)
+        assert gap(found, wanted.double()) < NOISE
+        found = ways.attend_narrow(target(path), query, key, value, heads, mask)
+        assert gap(found, wanted.double()) < NOISE
     assert len(calls) == 4

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from ipot.accelerate.cpu import block
+from ipot.accelerate.cpu.blocks import _before, _behind
 from ipot.accelerate.cpu.build import why_not
-from ipot.accelerate.cpu.reach import available
+from ipot.accelerate.cpu.interface import available
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.swift import _before, _behind
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 

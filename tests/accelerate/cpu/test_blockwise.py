@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ipot.nn import blockwise
+from ipot.accelerate import accelerate
+from ipot.accelerate.attention import attend, attend_narrow, attention, path_of
+from ipot.accelerate.cpu import blockwise
+from ipot.accelerate.streaming import attend_with_lse, gradients
+from ipot.nn.attention import attention as plain_attention
 from ipot.nn.fourier import FourierFeatures
-from ipot.nn.paths import attend, attend_narrow, attention, attention_path, path_of, plain_attention
-from ipot.nn.streaming import attend_with_lse, gradients
+from tests.accelerate.models import target
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
 
@@ -164,27 +167,26 @@ def test_no_gradient_for_what_needs_none():
 def test_every_entrance_has_the_path():
     query, key, value = drawn(40, 30, shared=True)
     expected = formula(query, key, value, 2)
-    with attention_path("blocks"):
-        torch.testing.assert_close(attend(query, torch.cat([key, value], -1), 2), expected, **EXACT)
-        torch.testing.assert_close(attend_narrow(query, key, value, 2), expected, **EXACT)
-        heads = (apart(t, 2) for t in (query.expand(2, -1, -1), key, value))
-        out = attention(*heads).transpose(1, 2).flatten(2)
-        torch.testing.assert_close(out, expected, **EXACT)
+    blocks, pairs = target("blocks"), torch.cat([key, value], -1)
+    torch.testing.assert_close(attend(blocks, query, pairs, 2), expected, **EXACT)
+    torch.testing.assert_close(attend_narrow(blocks, query, key, value, 2), expected, **EXACT)
+    heads = (apart(t, 2) for t in (query.expand(2, -1, -1), key, value))
+    out = attention(blocks, *heads).transpose(1, 2).flatten(2)
+    torch.testing.assert_close(out, expected, **EXACT)
 
 
 @pytest.mark.usefixtures("without_native")
 def test_chosen_by_sizes():
     many = torch.empty(1, 5000, 8, requires_grad=True)
     few = torch.empty(4, 256, 8, requires_grad=True)
-    assert path_of(few, many.expand(4, -1, -1), 1) == "blocks"
-    assert path_of(few, few, 1) == "plain"
-    assert path_of(few, many.bfloat16(), 1) == "plain"
+    assert path_of(target(), few, many.expand(4, -1, -1), 1) == "blocks"
+    assert path_of(target(), few, few, 1) == "plain"
+    assert path_of(target(), few, many.bfloat16(), 1) == "plain"
     with torch.no_grad():
-        assert path_of(many, few, 1) == "fused"
-        assert path_of(many, few, 1, narrow=True) == "blocks"
-        assert path_of(many[:, :9], few, 1, narrow=True) == "fused"
-    with attention_path("plain"):
-        assert path_of(few, many.expand(4, -1, -1), 1) == "plain"
+        assert path_of(target(), many, few, 1) == "fused"
+        assert path_of(target(), many, few, 1, narrow=True) == "blocks"
+        assert path_of(target(), many[:, :9], few, 1, narrow=True) == "fused"
+    assert path_of(target("plain"), few, many.expand(4, -1, -1), 1) == "plain"
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -201,24 +203,29 @@ def test_chunks_of_a_stream(masked):
     parts = []
     for part in (slice(0, 30), slice(30, 50)):
         real = None if mask is None else mask[:, part]
-        got = attend_with_lse(query.detach(), pairs[:, part], 2, real)
+        got = attend_with_lse(target(), query.detach(), pairs[:, part], 2, real)
         alone = blockwise.attend(query.detach(), pairs[:, part], None, 2, real)
         for one, other in zip(got, alone, strict=True):
             torch.testing.assert_close(one, other, **EXACT)
-        parts.append(gradients(gradient, query.detach(), pairs[:, part], real, out, lse, 2))
+        parts.append(
+            gradients(target(), gradient, query.detach(), pairs[:, part], real, out, lse, 2)
+        )
     torch.testing.assert_close(parts[0][0] + parts[1][0], wanted[0], **EXACT)
     joined = torch.cat([d_pairs for _, d_pairs in parts], 1)
     torch.testing.assert_close(joined, torch.cat(wanted[1:], -1), **EXACT)
 
 
 @pytest.mark.compile
-def test_within_compiled_code():
+def test_within_compiled_code(backend):
     tensors = drawn(20, 60, dtype=torch.float32)
 
     def scaled(query, key, value):
         return 2 * blockwise.attend(query + 1, key, value, 2)[0]
 
-    out, expected = torch.compile(scaled, fullgraph=True)(*tensors), scaled(*tensors)
+    out, expected = (
+        torch.compile(scaled, fullgraph=True, backend=backend)(*tensors),
+        scaled(*tensors),
+    )
     torch.testing.assert_close(out, expected)
     found = torch.autograd.grad(out.square().sum(), tensors)
     wanted = torch.autograd.grad(expected.square().sum(), tensors)
@@ -235,7 +242,6 @@ def test_features_are_the_same_to_the_last_bit(dtype):
         FourierFeatures((3, 4), (8.0, 8.0), **periodic),
     ):
         points = torch.rand(2, 17, 2, dtype=dtype)
-        with attention_path("plain"):
-            expected = features(points)
-        assert torch.equal(features(points), expected)
-        assert torch.equal(features(points.requires_grad_()), expected)
+        expected, quick = features(points), accelerate(features)
+        assert torch.equal(quick(points), expected)
+        assert torch.equal(quick(points.requires_grad_()), expected)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from ipot.accelerate.attention import attend, path_of
+from ipot.accelerate.cpu import build, library_cache
 from ipot.bench.rows import lacks
-from ipot.accelerate.cpu import build, kept
-from ipot.nn.paths import attend, path_of
+from tests.accelerate.models import target
 
 SCORES = torch.randn(1, 300, 16), torch.randn(2, 400, 32)
 
@@ -34,7 +35,7 @@ def without(monkeypatch, caplog, reason):
         f"attention on the CPU runs without compiled kernels: {build.why_not()} "
         "(IPOT_NATIVE=0 for no more attempts)"
     ]
-    assert attend(*SCORES, 2).shape == (2, 300, 16)
+    assert attend(target(), *SCORES, 2).shape == (2, 300, 16)
 
 
 def test_without_a_compiler(anew, monkeypatch, caplog):
@@ -85,8 +86,10 @@ def compiler():
 
 
 @pytest.mark.usefixtures("compiler")
-def test_a_compiler_with_words_behind_it(anew, monkeypatch):
-    monkeypatch.setenv("CXX", " ".join([*build._compiler(), "-DNOTHING"]))
+def test_a_compiler_with_words_behind_it(anew, monkeypatch, tmp_path):
+    known = shlex.join(build._compiler())
+    text = f'[ "$1 $2" = "-one -two" ] || exit 3; shift 2; exec {known} "$@"'
+    monkeypatch.setenv("CXX", command(tmp_path / "c++", text) + " -one -two")
     assert build.library() is not None
 
 
@@ -103,7 +106,7 @@ def test_a_library_of_somebody_else_is_not_loaded_but_made_again(anew, tmp_path)
     subprocess.run([*build._compiler(), *flags, str(source)], check=True)
     assert build.library() is not None
     assert not ran.exists()
-    assert kept.is_whole(target)
+    assert library_cache.is_whole(target)
 
 
 @pytest.mark.usefixtures("compiler")
@@ -166,10 +169,10 @@ def test_a_processor_without_products_in_bf16(anew, monkeypatch):
     assert lacks(torch.device("cpu")) == ()
     (line,) = lacks(torch.device("cpu"), "bf16")
     assert line == f"without compiled kernels in bf16: {build.why_not_bf16()}"
-    exact = attend(*SCORES, 2)
+    exact = attend(target(), *SCORES, 2)
     with torch.autocast("cpu", torch.bfloat16):
-        assert path_of(*SCORES, 2) == "fused"
-        rounded = attend(*SCORES, 2)
+        assert path_of(target(), *SCORES, 2) == "fused"
+        rounded = attend(target(), *SCORES, 2)
     assert (rounded - exact).norm() < 0.02 * exact.norm()
 
 

@@ -6,12 +6,14 @@ import math
 import pytest
 import torch
 
+from ipot.accelerate import attention as ways
+from ipot.accelerate.chunks import Chunks
 from ipot.accelerate.cpu import attention as native
 from ipot.accelerate.cpu.build import call, why_not_bf16
-from ipot.accelerate.cpu.structures import Problem, rows
-from ipot.nn import paths
-from ipot.nn.paths import attention_path, plain_attention
-from ipot.nn.streaming import Chunks, attend_chunks
+from ipot.accelerate.cpu.interface import Problem, rows
+from ipot.accelerate.streaming import attend_chunks
+from ipot.nn.attention import attention as plain_attention
+from tests.accelerate.models import target
 
 pytestmark = pytest.mark.skipif(
     why_not_bf16() is not None, reason=f"no kernels in bf16: {why_not_bf16()}"
@@ -244,29 +246,28 @@ def test_tensors_may_lie_anyhow():
 
 def test_it_is_the_way_under_autocast_where_nothing_is_differentiated():
     (query, key, value), _, heads = problem("encoder")
-    assert paths.path_of(query, key, heads) == "native"
+    assert ways.path_of(target(), query, key, heads) == "native"
     with torch.autocast("cpu", torch.bfloat16):
-        assert paths.path_of(query, key, heads) == "halves"
-        assert paths.path_of(query.bfloat16(), key, heads) == "halves"
-        assert paths.path_of(query.double(), key, heads) != "halves"
-        assert paths.path_of(query[:, :2], key[:, :2], heads) != "halves"
+        assert ways.path_of(target(), query, key, heads) == "halves"
+        assert ways.path_of(target(), query.bfloat16(), key, heads) == "halves"
+        assert ways.path_of(target(), query.double(), key, heads) != "halves"
+        assert ways.path_of(target(), query[:, :2], key[:, :2], heads) != "halves"
         leaf = query.clone().requires_grad_()
-        assert paths.path_of(leaf, key, heads) != "halves"
+        assert ways.path_of(target(), leaf, key, heads) != "halves"
         with torch.no_grad():
-            assert paths.path_of(leaf, key, heads) == "halves"
-        with attention_path("fused"):
-            assert paths.path_of(query, key, heads) == "fused"
-        found = paths.attend_narrow(query, key, value, heads)
+            assert ways.path_of(target(), leaf, key, heads) == "halves"
+        assert ways.path_of(target("fused"), query, key, heads) == "fused"
+        found = ways.attend_narrow(target(), query, key, value, heads)
     assert torch.equal(found, ours((query, key, value), None, heads))
     with torch.autocast("cpu", torch.float16):
-        assert paths.path_of(query, key, heads) != "halves"
+        assert ways.path_of(target(), query, key, heads) != "halves"
 
 
 def test_a_narrow_value_is_not_rounded_on_its_way():
     query, key = torch.zeros(1, 100, 8), torch.randn(1, 128, 8)
     value = 1000 + torch.randn(1, 128, 1)
     with torch.autocast("cpu", torch.bfloat16):
-        found = paths.attend_narrow(query, key.bfloat16(), value, 1)
+        found = ways.attend_narrow(target(), query, key.bfloat16(), value, 1)
     assert (found - value.double().mean(1)).abs().max() < 0.02
 
 
@@ -290,6 +291,6 @@ def test_keys_that_come_in_chunks(monkeypatch):
         native, "attend_rounded", lambda *a, **k: calls.append(a) or rounded(*a, **k)
     )
     with torch.autocast("cpu", torch.bfloat16):
-        found = attend_chunks(query, chunks, lambda x: x, heads)
+        found = attend_chunks(target(), query, chunks, lambda x: x, heads)
     assert len(calls) == 3
     assert gap(found, by_formula((query, key, value), None, heads)) < NOISE

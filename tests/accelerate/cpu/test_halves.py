@@ -4,18 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.accelerate.cpu import halves
+from ipot.accelerate import accelerate
+from ipot.accelerate.cpu import blocks, halves
 from ipot.accelerate.cpu.build import why_not_bf16
-from ipot.nn import mesh, swift
+from ipot.accelerate.projected import project_mesh, project_points, waves
+from ipot.accelerate.shared_mesh import Laid, attend_laid, sums_of
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.fused import project
-from ipot.nn.mesh import Laid
-from ipot.nn.paths import attention_path
-from ipot.nn.ready import project_mesh, project_points
-from ipot.nn.split import sums_of
 from tests.accelerate.cpu import test_mesh as meshes
 from tests.accelerate.cpu.test_block import drawn
 from tests.accelerate.cpu.test_project import FEATURES, exactly, points_of
+from tests.accelerate.models import target
 
 pytestmark = pytest.mark.skipif(
     why_not_bf16() is not None, reason=f"no kernels in bf16: {why_not_bf16()}"
@@ -45,7 +43,7 @@ def laid(tokens, norm, linear):
 def test_a_norm_and_a_projection(count, bias, width):
     part = drawn(width, 16, 1, bias=bias).attend
     rows = 3 * torch.randn(count, width) + 1
-    layers = tuple(swift._layer(m, part.norm) for m in (part.to_query, part.to_key_value))
+    layers = tuple(blocks._layer(m, part.norm) for m in (part.to_query, part.to_key_value))
     found = halves.norm_project(rows, layers, part.norm.eps)
     normed = part.double().norm(rows.double())
     wanted = torch.cat([part.to_query(normed), part.to_key_value(normed)], -1)
@@ -61,7 +59,11 @@ def test_what_is_behind_the_attention(width, inner, multiplier, samples):
     made = drawn(width, inner, multiplier)
     rows, attended = torch.randn(1, 75, width), torch.randn(samples, 75, inner)
     part, last = made.attend, made.feed_forward
-    layers = [swift._layer(part.to_out), swift._layer(last.into, last.norm), swift._layer(last.out)]
+    layers = [
+        blocks._layer(part.to_out),
+        blocks._layer(last.into, last.norm),
+        blocks._layer(last.out),
+    ]
     found = halves.finish(rows, attended, *layers, last.norm.eps)
     made.double()
     update = rows.double() + part.to_out(attended.double())
@@ -75,7 +77,11 @@ def test_residuals_are_not_rounded():
     nn.init.zeros_(made.attend.to_out.weight)
     nn.init.zeros_(made.feed_forward.out.weight)
     part, last = made.attend, made.feed_forward
-    layers = [swift._layer(part.to_out), swift._layer(last.into, last.norm), swift._layer(last.out)]
+    layers = [
+        blocks._layer(part.to_out),
+        blocks._layer(last.into, last.norm),
+        blocks._layer(last.out),
+    ]
     rows = torch.randn(1, 9, 16)
     found = halves.finish(rows, torch.randn(1, 9, 16), *layers, 1e-5)
     torch.testing.assert_close(found, rows + part.to_out.bias + last.out.bias)
@@ -92,8 +98,8 @@ def test_projections_are_those_of_the_layers(name, channels, columns):
     nn.init.normal_(norm.weight)
     nn.init.normal_(norm.bias)
     with torch.no_grad():
-        layer = swift._layer(linear, norm)
-        found = halves.project(points, values, position.waves(), layer, norm.eps)
+        layer = blocks._layer(linear, norm)
+        found = halves.project(points, values, waves(position), layer, norm.eps)
         tokens = exactly(position, points)
         if values is not None:
             tokens = torch.cat([tokens, values.double()], -1)
@@ -108,7 +114,7 @@ def test_products_come_with_the_sums_of_features(name):
     points, weight = points_of(position), torch.randn(9, position.width + 2)
     scale = torch.randn(position.width)
     layer = halves.Layer(weight[:, : position.width], None, scale)
-    found, sums = halves.products(points, position.waves(), layer)
+    found, sums = halves.products(points, waves(position), layer)
     tokens = exactly(position, points)
     wanted = tokens @ (weight[:, : position.width] * scale).double().T
     assert gap(found, wanted) < NOISE
@@ -119,7 +125,7 @@ def test_products_come_with_the_sums_of_features(name):
 @pytest.mark.parametrize("name", meshes.SIZES)
 def test_attention_over_a_shared_mesh(name):
     query, tokens, norm, linear, heads, _ = meshes.problem(name)
-    layer = swift._layer(linear, norm)
+    layer = blocks._layer(linear, norm)
     given = laid(tokens, norm, linear)
     found = halves.attend_mesh(query, *given, layer, norm.eps, heads)
     wanted = meshes.by_formula(*meshes.problem(name, torch.float64)[:5])
@@ -134,7 +140,7 @@ def test_a_mesh_answers_the_same_with_any_number_of_threads():
     try:
         for many in (1, 3):
             torch.set_num_threads(many)
-            layer = swift._layer(linear, norm)
+            layer = blocks._layer(linear, norm)
             found.append(halves.attend_mesh(query, *given, layer, norm.eps, heads))
     finally:
         torch.set_num_threads(before)
@@ -151,14 +157,14 @@ def test_scores_over_a_mesh_may_be_large(scale):
     query = (query * steps).bfloat16().double() / steps.double()
     given = laid(tokens, norm, linear)
     given = given._replace(products=given.products.bfloat16().float())
-    found = halves.attend_mesh(query.float(), *given, swift._layer(linear, norm), norm.eps, heads)
+    found = halves.attend_mesh(query.float(), *given, blocks._layer(linear, norm), norm.eps, heads)
     exact = Laid(*(t.double() for t in given))
     wanted = mesh_in_float64(query, exact, norm.double(), linear.double(), heads)
     assert gap(found, wanted) < NOISE
 
 
 def mesh_in_float64(query, laid, norm, linear, heads):
-    """Keys and values as `ipot.nn.split` has them, and the formula."""
+    """Keys and values as `ipot.accelerate.shared_mesh` has them, and the formula."""
     products, sums, value = laid
     width = linear.in_features
     weight = linear.weight * norm.weight
@@ -181,7 +187,7 @@ def test_a_token_without_a_deviation_is_left_to_others():
     query, tokens, norm, linear, heads, _ = meshes.problem("heads and channels")
     tokens.position[:, 7] = tokens.value[:, 7] = 0.0
     given = laid(tokens, norm, linear)
-    layer = swift._layer(linear, norm)
+    layer = blocks._layer(linear, norm)
     assert halves.attend_mesh(query, *given, layer, norm.eps, heads) is not None
     assert halves.attend_mesh(query, *given, layer, 0.0, heads) is None
 
@@ -195,7 +201,7 @@ def test_nothing_behind_the_last_key_sets_the_measure():
         tokens.position[:, at] *= size
         tokens.value[:, at] *= size
     given = laid(tokens, norm, linear)
-    found = halves.attend_mesh(query, *given, swift._layer(linear, norm), norm.eps, heads)
+    found = halves.attend_mesh(query, *given, blocks._layer(linear, norm), norm.eps, heads)
     exact = (t.double() for t in given)
     wanted = mesh_in_float64(query.double(), Laid(*exact), norm.double(), linear.double(), heads)
     assert gap(found, wanted) < NOISE
@@ -209,11 +215,11 @@ def test_numbers_beyond_measure_are_left_to_others(which, number):
     given = laid(tokens, norm, linear)
     numbers = {"query": query, **given._asdict()}[which]
     numbers[0, 3, 1] = number
-    layer = swift._layer(linear, norm)
+    layer = blocks._layer(linear, norm)
     assert halves.attend_mesh(query, *given, layer, norm.eps, heads) is None
     with rounding():
-        found = mesh.attend(query, given, norm, linear, heads)
-    wanted = mesh.attend(query, given, norm, linear, heads)
+        found = attend_laid(query, given, norm, linear, heads)
+    wanted = attend_laid(query, given, norm, linear, heads)
     torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
 
 
@@ -233,67 +239,42 @@ def test_layers_go_this_way_under_autocast(monkeypatch):
     norm, linear = nn.LayerNorm(position.width + 1), nn.Linear(position.width + 1, 32)
     alone = nn.LayerNorm(position.width), nn.Linear(position.width, 32)
     query, block = torch.randn(1, 90, 16), AttentionBlock(16, heads=2)
+    cross = AttentionBlock(16, heads=2, context=16)
 
     def steps():
-        found = project_mesh(position, None, norm, linear, points, values)
+        kind = torch.bfloat16 if torch.is_autocast_enabled("cpu") else torch.float32
+        answers = target(training=False, products=kind)
+        found = project_mesh(answers, position, None, norm, linear, points, values)
         return [
-            project_points(position, None, *alone, points).projected,
-            mesh.attend(query, found, norm, linear, 2),
-            project(query, block.attend.norm, block.attend.to_key_value),
-            block(query),
+            project_points(answers, position, None, *alone, points).projected,
+            attend_laid(query, found, norm, linear, 2),
+            accelerate(block)(query),
+            accelerate(cross).attend.pairs_of(query),
         ]
 
     exact = steps()
     assert not ran
     with rounding():
         found = steps()
-        names = ["products", "project", "attend_mesh", "norm_project", "norm_project", "finish"]
-        assert ran == names
-        with attention_path("plain"):
-            block(query)
-            project(query, block.attend.norm, block.attend.to_key_value)
-        assert ran == names
+        assert ran == [
+            "products",
+            "project",
+            "attend_mesh",
+            "norm_project",
+            "finish",
+            "norm_project",
+        ]
+        accelerate(block, attention="fused")(query)
+    assert len(ran) == 6
     for one, wanted in zip(found, exact, strict=True):
         assert one.dtype == torch.float32
         assert 0 < gap(one, wanted) < NOISE
 
 
-def test_what_is_differentiated_goes_other_ways(monkeypatch):
-    monkeypatch.setattr(halves, "finish", None)
-    monkeypatch.setattr(halves, "norm_project", None)
-    block = AttentionBlock(16, heads=2)
-    x = torch.randn(1, 90, 16)
-    with rounding():
-        block(x).sum().backward()
-    assert all(p.grad is not None for p in block.parameters())
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("step", ["fused", "data", "in place"])
-def test_weights_that_change_without_a_sign(step):
-    torch.manual_seed(0)
-    block, x = AttentionBlock(32, heads=2), torch.randn(1, 90, 32)
-    with rounding():
-        before = block(x)
-    if step == "fused":
-        optimizer = torch.optim.AdamW(block.parameters(), lr=0.5, fused=True)
-        for p in block.parameters():
-            p.grad = torch.randn_like(p)
-        optimizer.step()
-    else:
-        for p in block.parameters():
-            (p.data if step == "data" else p).mul_(1.5)
-    wanted = block(x)
-    with rounding():
-        found = block(x)
-    assert gap(before, wanted) > 0.1
-    assert gap(found, wanted) < 0.05
-
-
 @torch.no_grad()
 def test_weights_may_lie_anyhow():
     part = drawn(20, 16, 1, bias=True).attend
-    rows, layer = torch.randn(60, 20), swift._layer(part.to_query, part.norm)
+    rows, layer = torch.randn(60, 20), blocks._layer(part.to_query, part.norm)
     wanted = halves.norm_project(rows, (layer,), 1e-5)
     other = layer._replace(weight=layer.weight.T.contiguous().T)
     assert other.weight.stride(-1) != 1

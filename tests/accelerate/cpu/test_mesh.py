@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import nn
 
+from ipot.accelerate import accelerate
 from ipot.accelerate.cpu import mesh as kernels
 from ipot.accelerate.cpu.build import why_not
-from ipot.accelerate.cpu.reach import available
-from ipot.nn import mesh
+from ipot.accelerate.cpu.interface import available
+from ipot.accelerate.fixed_mesh import Known
+from ipot.accelerate.shared_mesh import Split, attend_laid, lay, sums_of
 from ipot.nn.attention import MultiHead
-from ipot.nn.folded import Known
-from ipot.nn.paths import attention_path, plain_attention
-from ipot.nn.split import Split, sums_of
+from ipot.nn.attention import attention as plain_attention
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
@@ -56,7 +56,7 @@ def by_formula(query, tokens, norm, linear, heads):
 
 
 def ours(query, tokens, norm, linear, heads):
-    return mesh.attend(query, mesh.lay(tokens, norm, linear), norm, linear, heads)
+    return attend_laid(query, lay(tokens, norm, linear), norm, linear, heads)
 
 
 def results(call, query, tokens, norm, linear, heads, gradient):
@@ -217,11 +217,9 @@ def test_the_layer_takes_it_where_it_fits(monkeypatch):
         return attend(*given)
 
     monkeypatch.setattr(kernels, "attend", counted)
-    found = layer(query, tokens)
+    found = accelerate(layer)(query, tokens)
     assert len(calls) == 1
-    with attention_path("plain"):
-        wanted = layer(query, tokens)
-    assert len(calls) == 1
+    wanted = layer(query, tokens.joined())
     assert (found - wanted).abs().max() < 1e-5
 
 
@@ -254,13 +252,13 @@ def test_the_layer_does_not_take_it_elsewhere(monkeypatch, why):
     else:
         query = query.expand(3, -1, -1)
     monkeypatch.setattr(kernels, "attend", lambda *given: pytest.fail("it does not fit"))
-    assert layer(query, tokens, mask).shape == (3, 40, 12)
+    assert accelerate(layer)(query, tokens, mask).shape == (3, 40, 12)
 
 
 @pytest.mark.compile
-def test_a_compiler_may_trace_it():
+def test_a_compiler_may_trace_it(backend):
     found = []
-    for call in (ours, torch.compile(ours, fullgraph=True)):
+    for call in (ours, torch.compile(ours, fullgraph=True, backend=backend)):
         found.append(results(call, *problem("heads and channels")))
     for eager, compiled in zip(*found, strict=True):
         assert (eager - compiled).norm() < 1e-5 * eager.norm()

@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch import nn
 
+from ipot.accelerate import accelerate
 from ipot.accelerate.cpu import project
 from ipot.accelerate.cpu.build import why_not
-from ipot.accelerate.cpu.reach import available
+from ipot.accelerate.cpu.interface import available
+from ipot.accelerate.projected import waves
 from ipot.nn.fourier import FourierFeatures
-from ipot.nn.paths import attention_path
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
@@ -36,8 +37,7 @@ def exactly(position, points):
     """The formula in float64."""
     position.double()
     try:
-        with attention_path("plain"):
-            return position(points.double())
+        return position(points.double())
     finally:
         position.float()
 
@@ -46,7 +46,7 @@ def exactly(position, points):
 def test_features_are_those_of_the_formula(name):
     position = FEATURES[name]
     points = points_of(position)
-    found = project.features(points, position.waves())
+    found = project.features(points, waves(position))
     wanted = exactly(position, points)
     assert found.shape == wanted.shape
     assert (found - wanted).abs().max() < NOISE
@@ -64,7 +64,7 @@ def test_projections_are_those_of_the_layers(name, channels, columns):
     nn.init.normal_(norm.bias)
     with torch.no_grad():
         weight, offset = linear.weight * norm.weight, linear.weight @ norm.bias + linear.bias
-        found = project.project(points, values, position.waves(), weight, offset, norm.eps)
+        found = project.project(points, values, waves(position), weight, offset, norm.eps)
         tokens = exactly(position, points)
         if values is not None:
             tokens = torch.cat([tokens, values.double()], -1)
@@ -77,7 +77,7 @@ def test_projections_are_those_of_the_layers(name, channels, columns):
 def test_products_come_with_the_sums_of_features(name):
     position = FEATURES[name]
     points, weight = points_of(position), torch.randn(9, position.width)
-    found, sums = project.products(points, position.waves(), weight)
+    found, sums = project.products(points, waves(position), weight)
     tokens = exactly(position, points)
     wanted = tokens @ weight.double().T
     assert (found - wanted).abs().max() < NOISE * weight.abs().sum(1).max()
@@ -94,22 +94,22 @@ def scattered(x):
 
 def test_tensors_may_lie_anyhow():
     position = FEATURES["plane"]
-    waves, points, values = position.waves(), points_of(position), torch.randn(2, 131, 3)
+    points, values, given = points_of(position), torch.randn(2, 131, 3), waves(position)
     weight, offset = torch.randn(9, position.width + 3), torch.randn(9)
-    wanted = project.project(points, values, waves, weight, offset, 1e-5)
-    others = scattered(points), scattered(values), waves, scattered(weight), offset, 1e-5
+    wanted = project.project(points, values, given, weight, offset, 1e-5)
+    others = scattered(points), scattered(values), given, scattered(weight), offset, 1e-5
     assert torch.equal(project.project(*others), wanted)
-    assert torch.equal(project.features(scattered(points), waves), project.features(points, waves))
+    assert torch.equal(project.features(scattered(points), given), project.features(points, given))
     part = weight[:, : position.width]  # as it is cut from that of a layer
-    wanted = project.products(points, waves, part.contiguous())[0]
-    assert torch.equal(project.products(points, waves, part)[0], wanted)
+    wanted = project.products(points, given, part.contiguous())[0]
+    assert torch.equal(project.products(points, given, part)[0], wanted)
 
 
 def test_epsilon_counts_where_features_hardly_differ():
     position = FEATURES["no phases"]
     points = points_of(position) * 1e-3
     weight = torch.randn(4, 2)
-    found = project.project(points, None, position.waves(), weight, torch.zeros(4), 1e-5)
+    found = project.project(points, None, waves(position), weight, torch.zeros(4), 1e-5)
     wanted = nn.functional.layer_norm(exactly(position, points), (2,), eps=1e-5)
     wanted = wanted @ weight.double().T
     assert (found - wanted).abs().max() < NOISE * wanted.abs().max()
@@ -122,7 +122,7 @@ def test_results_do_not_depend_on_threads():
     try:
         for count in (1, 3):
             torch.set_num_threads(count)
-            found.append(project.project(points, values, position.waves(), weight, offset, 1e-5))
+            found.append(project.project(points, values, waves(position), weight, offset, 1e-5))
     finally:
         torch.set_num_threads(before)
     assert torch.equal(*found)
@@ -132,9 +132,9 @@ def test_results_do_not_depend_on_threads():
 def test_any_number_of_points(count):
     position = FEATURES["plane"]
     points = points_of(position, 1, count)
-    assert project.features(points, position.waves()).shape == (1, count, 130)
+    assert project.features(points, waves(position)).shape == (1, count, 130)
     weight = torch.randn(4, 130)
-    found = project.project(points, None, position.waves(), weight, torch.zeros(4), 1e-5)
+    found = project.project(points, None, waves(position), weight, torch.zeros(4), 1e-5)
     assert found.shape == (1, count, 4)
     assert found.isfinite().all()
 
@@ -143,14 +143,14 @@ def test_any_number_of_points(count):
 def test_far_away_points_have_features_of_size_one(size):
     position = FEATURES["space"]
     points = size * torch.randn(1, 50, 3)
-    found = project.features(points, position.waves())[..., 3:]
+    found = project.features(points, waves(position))[..., 3:]
     assert found.abs().max() <= 1 + 1e-6
 
 
 def test_what_is_not_a_number_is_not_lost():
     position = FEATURES["space"]
     points = torch.tensor([[[0.5, torch.nan, 0.0], [torch.inf, 0.5, 1.0], [0.1, 0.2, 0.3]]])
-    found = project.features(points, position.waves()).isnan()
+    found = project.features(points, waves(position)).isnan()
     assert torch.equal(found, exactly(position, points).isnan())
     assert found.any(-1).tolist() == [[True, True, False]]
 
@@ -158,12 +158,12 @@ def test_what_is_not_a_number_is_not_lost():
 def test_the_module_takes_them_for_points_as_data():
     position = FEATURES["plane"]
     points = points_of(position)
-    found = position(points)
-    assert torch.equal(found, project.features(points, position.waves()))
-    assert torch.equal(position(points[0, 0]), found[0, 0])
-    with attention_path("plain"):
-        formula = position(points)
+    quick = accelerate(position)
+    found = quick(points)
+    assert torch.equal(found, project.features(points, waves(position)))
+    assert torch.equal(quick(points[0, 0]), found[0, 0])
+    formula = position(points)
     assert not torch.equal(found, formula)
     assert (found - formula).abs().max() < 2 * NOISE
     asked = points.clone().requires_grad_()
-    assert torch.equal(position(asked).detach(), formula)
+    assert torch.equal(quick(asked).detach(), formula)

@@ -5,7 +5,7 @@ import torch
 from training.twins import Pair
 
 from ipot.accelerate import cuda as kernels
-from ipot.training import joined_plan
+from ipot.training import joined_parameters
 
 pytestmark = [
     pytest.mark.plain,  # the hook that checks shapes would wrap the kernels themselves
@@ -81,7 +81,7 @@ def test_a_rate_may_lie_elsewhere_and_be_a_whole_number():
 @pytest.fixture
 def by_kernel(monkeypatch):
     """Joined updates by the kernel, on any device."""
-    monkeypatch.setattr(joined_plan, "goes_by_kernel", lambda vector: True)
+    monkeypatch.setattr(joined_parameters, "goes_by_kernel", lambda vector: True)
 
 
 @pytest.mark.usefixtures("by_kernel")

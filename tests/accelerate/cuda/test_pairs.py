@@ -67,7 +67,7 @@ def test_kernel_equals_the_formula(b, n, c, p):
 
 def test_a_whole_projection_goes_through_the_kernel(monkeypatch):
     """`project` with the kernel equals norm and linear layer of the joined tokens."""
-    from ipot.nn import split
+    from ipot.accelerate import shared_mesh as split
 
     torch.manual_seed(0)
     norm, linear = torch.nn.LayerNorm(33), torch.nn.Linear(33, 16, bias=False)

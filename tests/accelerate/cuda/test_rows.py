@@ -5,9 +5,10 @@ import torch
 import torch.nn.functional as F
 
 from ipot.accelerate import cuda as kernels
+from ipot.accelerate.attention import attend
 from ipot.errors import Unsupported
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.paths import attend
+from tests.accelerate.models import target
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if not kernels.available(DEVICE):
@@ -242,7 +243,7 @@ def test_together_with_attention_they_are_a_block_however_often_it_is_applied():
         for _ in range(2):
             projected = rows.norm_project_packed(flat, first, 144, torch.float32)
             query, pairs = projected.unflatten(0, (2, 20)).split([48, 96], -1)
-            out = attend(query, pairs, 2).flatten(0, 1)
+            out = attend(target("plain"), query, pairs, 2).flatten(0, 1)
             flat = rows.finish_block_packed(flat, out, second)
         return flat.unflatten(0, (2, 20))
 
@@ -293,7 +294,7 @@ def test_pytorch_may_rely_on_the_operators():
 
 
 @pytest.mark.compile
-def test_a_compiler_takes_them_as_they_are():
+def test_a_compiler_takes_them_as_they_are(backend):
     arguments = [a.float() for a in draw_finish(10, 20, 16, 32, 32)]
     more = [a.float() for a in draw_projection(20, 16, 32)[1:]]
 
@@ -303,7 +304,8 @@ def test_a_compiler_takes_them_as_they_are():
 
     upstream = draw((20, 32), seed=5)[0].float()
     expected = gradients(both, [*arguments, *more], upstream)
-    found = gradients(torch.compile(both, fullgraph=True), [*arguments, *more], upstream)
+    compiled = torch.compile(both, fullgraph=True, backend=backend)
+    found = gradients(compiled, [*arguments, *more], upstream)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b)
 
@@ -355,7 +357,7 @@ def test_stretches_cover_all_rows_once(many, tiles):
 
 
 @pytest.mark.compile
-def test_parameters_are_joined_by_one_operation():
+def test_parameters_are_joined_by_one_operation(backend):
     torch.manual_seed(0)
     parts = [torch.randn(shape, requires_grad=True) for shape in ((48, 16), 48, 16, 16)]
     weight = torch.randn(48 * 16 + 48 + 32)
@@ -365,14 +367,15 @@ def test_parameters_are_joined_by_one_operation():
 
     seen = []
 
-    def backend(graph, inputs):
+    def watched(graph, inputs):
         seen.extend(node.target for node in graph.graph.nodes if node.op == "call_function")
         return graph
 
-    found = torch.autograd.grad(torch.compile(loss, backend=backend, fullgraph=True)(*parts), parts)
+    found = torch.autograd.grad(torch.compile(loss, backend=watched, fullgraph=True)(*parts), parts)
     assert torch.ops.ipot.join in seen or torch.ops.ipot.join.default in seen
     assert torch.cat not in seen
-    compiled = torch.autograd.grad(torch.compile(loss, fullgraph=True)(*parts), parts)
+    whole = torch.compile(loss, backend=backend, fullgraph=True)
+    compiled = torch.autograd.grad(whole(*parts), parts)
     wanted = torch.autograd.grad(loss(*parts), parts)
     for ours, theirs, exact in zip(found, compiled, wanted, strict=True):
         assert torch.equal(ours, exact)

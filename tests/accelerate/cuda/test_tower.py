@@ -6,15 +6,16 @@ import pytest
 import torch
 from torch import nn
 
+from ipot.accelerate import accelerate
 from ipot.accelerate import cuda as kernels
-from ipot.nn import fused
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.paths import attention_path
+from ipot.nn.latent import Processor
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if not kernels.available(DEVICE):
     pytest.skip("Triton is not here, or not for this device", allow_module_level=True)
 
+from ipot.accelerate.cuda import blocks as fused  # noqa: E402
 from ipot.accelerate.cuda import (  # noqa: E402
     rows_layout,
     tower,
@@ -85,26 +86,22 @@ def gradients(function, blocks, repeats, state, wanted):
 
 
 def compare(blocks, repeats, state, wanted, tolerance=EXACT):
-    with attention_path("plain"):
-        double = copy.deepcopy(blocks).double()
-        expected = gradients(loop, double, repeats, state.double(), wanted)
-    with attention_path("kernel"):
-        assert fused.rolls(list(blocks), state.clone().requires_grad_(), None)
-        found = gradients(fused.roll, blocks, repeats, state, wanted)
+    expected = gradients(loop, copy.deepcopy(blocks).double(), repeats, state.double(), wanted)
+    found = gradients(fused.roll, blocks, repeats, state, wanted)
     for name, b in expected.items():
         error = (found[name].double() - b).norm() / b.norm()
         assert error < tolerance, f"{name}: {error}"
     return found
 
 
-@pytest.mark.parametrize("wanted", [(1,), (3,), (1, 3), (1, 2, 3)])
-def test_steps_of_a_tied_block_are_a_loop(way, wanted):
-    compare(draw_blocks(), 2, draw_state(2, 9), wanted)
+# The interpreter takes its time for every launch, so each test has applications of its own kind:
+# steps with a gap, different blocks and steps in a row, the first step alone, a later one alone.
+def test_steps_of_a_tied_block_are_a_loop(way):
+    compare(draw_blocks(), 2, draw_state(2, 9), (1, 3))
 
 
-@pytest.mark.parametrize("repeats", [1, 2])
-def test_different_blocks_have_gradients_of_their_own(way, repeats):
-    compare(draw_blocks(3), repeats, draw_state(1, 21), (1, 2))
+def test_different_blocks_have_gradients_of_their_own(way):
+    compare(draw_blocks(2), 2, draw_state(1, 21), (1, 2))
 
 
 def test_biases_of_projections_count(way):
@@ -121,16 +118,17 @@ def test_many_programs_share_the_sums(monkeypatch):
     compare(draw_blocks(), 1, draw_state(5, 31), (1, 2))
 
 
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("biased", "count"), [(True, 1), (False, 2)])
 def test_weights_of_few_rows_by_the_library(biased, count, monkeypatch):
     monkeypatch.setattr(tower_weights, "LIBRARY", 1)
     monkeypatch.setattr(tower_weights, "products", None)  # the other way is closed
     compare(draw_blocks(count, bias=biased), 2, draw_state(2, 9), (1, 2))
 
 
-@pytest.mark.parametrize("turns", [1, 2, 4])
-def test_weights_of_some_applications_at_a_time(turns, monkeypatch):
+@pytest.mark.parametrize(
+    ("turns", "steps", "expected"), [(1, 2, [1] * 4), (2, 3, [1] * 2 + [2] * 2)]
+)
+def test_weights_of_some_applications_at_a_time(turns, steps, expected, monkeypatch):
     blocks, state = draw_blocks(2), draw_state(2, 9)
     like = state[0].new_zeros(18, WIDTH)
     block = tower_weights.Packed(*FewRows.pack(*packing(blocks[0])), torch.float32)
@@ -141,9 +139,8 @@ def test_weights_of_some_applications_at_a_time(turns, monkeypatch):
     monkeypatch.setattr(
         tower_weights.Left, "gradients", lambda self: groups.append(len(self.x)) or known(self)
     )
-    compare(blocks, 1, state, (1, 2, 3, 4, 5))
-    expected = {1: [1] * 10, 2: [1] * 2 + [2] * 4, 4: [1] * 2 + [4] * 2}
-    assert groups == expected[turns]
+    compare(blocks, 1, state, tuple(range(1, steps + 1)))
+    assert groups == expected
 
 
 def test_the_way_goes_by_the_number_of_rows(way):
@@ -152,28 +149,24 @@ def test_the_way_goes_by_the_number_of_rows(way):
 
 def test_states_that_nobody_asks_for_leave_no_gradient(way):
     blocks, state = draw_blocks(), draw_state(1, 10)
-    with attention_path("kernel"):
-        one = gradients(fused.roll, blocks, 1, state, (3,))
-        all_of_them = fused.roll(list(blocks), 1, state, (1, 2, 3))
+    one = gradients(fused.roll, blocks, 1, state, (3,))
+    all_of_them = fused.roll(list(blocks), 1, state, (1, 2, 3))
     torch.testing.assert_close(all_of_them[-1], one["answer"][0], rtol=0, atol=0)
 
 
 def test_weights_alone_are_differentiated_too(way):
     blocks, state = draw_blocks(), draw_state(1, 10)
-    with attention_path("kernel"):
-        assert fused.rolls(list(blocks), state, None)
-        fused.roll(list(blocks), 1, state, (1,)).sum().backward()
+    fused.roll(list(blocks), 1, state, (1,)).sum().backward()
     assert all(p.grad is not None for p in blocks.parameters())
 
 
 def test_some_weights_may_be_frozen(way):
     blocks, state = draw_blocks(), draw_state(1, 10)
-    with attention_path("kernel"):
-        fused.roll(list(blocks), 2, state, (1,)).square().sum().backward()
-        frozen = copy.deepcopy(blocks)
-        frozen.zero_grad(set_to_none=True)
-        frozen[0].attend.requires_grad_(False)
-        fused.roll(list(frozen), 2, state, (1,)).square().sum().backward()
+    fused.roll(list(blocks), 2, state, (1,)).square().sum().backward()
+    frozen = copy.deepcopy(blocks)
+    frozen.zero_grad(set_to_none=True)
+    frozen[0].attend.requires_grad_(False)
+    fused.roll(list(frozen), 2, state, (1,)).square().sum().backward()
     assert frozen[0].attend.to_out.weight.grad is None
     kept = frozen[0].feed_forward.into.weight.grad
     torch.testing.assert_close(kept, blocks[0].feed_forward.into.weight.grad)
@@ -183,38 +176,41 @@ def test_gradients_are_those_of_the_state_that_came(way):
     """Of whatever precision, and not side by side."""
     blocks = draw_blocks()
     state = draw_state(WIDTH, 6).transpose(0, 2)[:3].double().requires_grad_()
-    with attention_path("kernel"):
-        fused.roll(list(blocks), 1, state.float(), (1,)).sum().backward()
-        plain = state.detach().float().contiguous().requires_grad_()
-        fused.roll(list(blocks), 1, plain, (1,)).sum().backward()
+    fused.roll(list(blocks), 1, state.float(), (1,)).sum().backward()
+    plain = state.detach().float().contiguous().requires_grad_()
+    fused.roll(list(blocks), 1, plain, (1,)).sum().backward()
     torch.testing.assert_close(state.grad.float(), plain.grad)
 
 
-def test_there_is_no_tower_where_blocks_must_be_called(way):
-    blocks, state = draw_blocks(2), draw_state(2, 9)
-    state.requires_grad_()
+def test_there_is_no_tower_where_blocks_must_be_called(way, monkeypatch):
+    """For answers, with a mask, of other sizes, or hooked; as its own twin says."""
+    ran, known = [], tower.roll
+    monkeypatch.setattr(tower, "roll", lambda *given: ran.append(1) or known(*given))
+    processor = Processor(WIDTH, blocks=2, heads=2, multiplier=1).to(DEVICE)
+    state = draw_state(2, 9).requires_grad_()
     mask = torch.ones(2, 9, dtype=torch.bool, device=DEVICE)
-    with attention_path("plain"):
-        assert not fused.rolls(list(blocks), state, None)
-    with attention_path("kernel"):
-        assert fused.rolls(list(blocks), state, None)
-        assert not fused.rolls(list(blocks), state, mask)
-        with torch.no_grad():
-            assert not fused.rolls(list(blocks), state, None)
-        uneven = [blocks[0], draw_blocks(multiplier=3)[0]]
-        assert not fused.rolls(uneven, state, None)
-        hook = blocks[1].feed_forward.register_forward_hook(lambda *_: None)
-        assert not fused.rolls(list(blocks), state, None)
-        hook.remove()
-        assert fused.rolls(list(blocks), state, None)
+
+    def towers(*given, training=True, attention="kernel"):
+        ran.clear()
+        accelerate(processor, training=training, attention=attention).roll(state, (1,), *given)
+        return len(ran)
+
+    assert towers() == 1
+    assert towers(mask) == towers(training=False) == towers(attention="fused") == 0
+    with torch.no_grad():
+        assert towers() == 0
+    hook = processor[1].feed_forward.register_forward_hook(lambda *_: None)
+    assert towers() == 0
+    hook.remove()
+    processor[1] = AttentionBlock(WIDTH, heads=2, multiplier=3).to(DEVICE)
+    assert towers() == 0
 
 
 @pytest.mark.skipif(DEVICE.type == "cpu", reason="the interpreter has no products of bf16")
 @pytest.mark.parametrize("shape", [(3, 65), (40, 512)])
 def test_bf16_is_rounded_and_no_more(way, shape):
     blocks, state = draw_blocks(), draw_state(*shape)
-    with attention_path("plain"):
-        expected = gradients(loop, copy.deepcopy(blocks).double(), 2, state.double(), (1, 2))
+    expected = gradients(loop, copy.deepcopy(blocks).double(), 2, state.double(), (1, 2))
     with torch.autocast(DEVICE.type, torch.bfloat16):
         found = gradients(fused.roll, blocks, 2, state, (1, 2))
         torchs = gradients(loop, blocks, 2, state, (1, 2))
