@@ -9,8 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from ipot.data.own import Layout
-from ipot.data.own_given import shown
-from ipot.errors import DataError, Unsupported
+from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.samples import Sample
 from ipot.spec import Spec

@@ -279,6 +279,7 @@ class Surrogate:
     def drawn(self, sample: Sample) -> tuple[Sample, Tensor]:
         """A sample and its answer (T, M, K), both in the units of the data."""
         refuse_other_sample(self.spec, sample)
+        sample = counted_by(sample, self.layout)
         answer = torch.from_numpy(in_given_units(self.layout, self.answers([sample])[0]))
         return in_shown_units(self.layout, sample), answer
 

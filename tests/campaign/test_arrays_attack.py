@@ -233,7 +233,7 @@ def test_workers_do_not_read_each_others_tables(tried, monkeypatch):
 def test_bounds_at_other_times_than_those_of_training_are_found(tried, monkeypatch):
     change = ["times", "tensor int64", 313]
     tried("evaluate", "timed", change, also="calibrate")
-    monkeypatch.setattr(Fitted, "calibrate", lambda self, data: None)
+    monkeypatch.setattr(Surrogate, "calibrate", lambda self, data: None)
     with pytest.raises(Lost, match="bounds were made at other times"):
         tried("evaluate", "timed", change, also="calibrate")
 
@@ -242,7 +242,7 @@ def test_a_refusal_to_calibrate_at_the_times_of_training_is_found(tried, monkeyp
     def refused(self, data):
         raise DataError("data have other times")
 
-    monkeypatch.setattr(Fitted, "calibrate", refused)
+    monkeypatch.setattr(Surrogate, "calibrate", refused)
     with pytest.raises(Lost, match="taken at first, and then refused"):
         tried("evaluate", "timed", ["times", "float32", 1], also="calibrate")
 

@@ -35,7 +35,15 @@ MODEL = Mean
 """
 
 
-def test_code_outside_the_package_is_not_run_unless_trusted(tmp_path, monkeypatch):
+@pytest.fixture
+def forgotten():
+    """Whatever a test imports of a module of somebody else is not there for the next test."""
+    yield
+    for module in ("theirs.mean", "theirs"):
+        sys.modules.pop(module, None)
+
+
+def test_code_outside_the_package_is_not_run_unless_trusted(tmp_path, monkeypatch, forgotten):
     home = tmp_path / "code"
     (home / "theirs").mkdir(parents=True)
     (home / "theirs" / "__init__.py").touch()
@@ -48,7 +56,7 @@ def test_code_outside_the_package_is_not_run_unless_trusted(tmp_path, monkeypatc
     told = saved(model_name=name, model=settings, spec=spec, layout={}, bounds=None)
     place = write_folder(tmp_path / "m", before, told)
     for module in ("theirs.mean", "theirs"):
-        monkeypatch.delitem(sys.modules, module)
+        del sys.modules[module]
     with pytest.raises(RunError, match=r"'theirs\.mean', a module outside ipot.*trusted=True"):
         read_folder(place)
     assert "theirs" not in sys.modules
