@@ -50,8 +50,8 @@ def test_every_version_has_a_row(terms, monkeypatch):
 @pytest.mark.usefixtures("uncounted")
 def test_ours_differs_from_the_plain_version_where_it_does(terms, monkeypatch):
     monkeypatch.setattr(infer, "SOME", 64)
-    whole = infer.plain.forward
-    monkeypatch.setattr(infer.plain, "forward", lambda *args: 0.5 * whole(*args))
+    whole = infer.plain_model.forward
+    monkeypatch.setattr(infer.plain_model, "forward", lambda *args: 0.5 * whole(*args))
     ours, *_ = infer.measure_inference(ASKED, terms, against=[])
     assert ours.difference == pytest.approx(1.0, rel=1e-5)
 
