@@ -4,9 +4,11 @@
     Z_{t+1} = G_dt(Z_t)                processor: self-attention blocks, the same at every step
     u_t(y) = Attention(y, Z_t, Z_t)    decoder: any queries attend to the latent state
 
-The cost is linear in inputs and queries, and the depth of the processor costs nothing at the
-points. Lee and Oh, "Inducing Point Operator Transformer", AAAI 2024. The layers are in
-`ipot/nn/latent.py`, their attention in `ipot/nn/attention.py`.
+Z_q is `encoder.latents`; a are tokens of the input points, y those of the queries, both made from
+position features. The cost is linear in inputs and queries, and a deeper processor costs the same
+however many points there are. Lee and Oh, "Inducing Point Operator Transformer", AAAI 2024. The
+layers are in `ipot/nn/latent.py`, their attention in `ipot/nn/attention.py`; encode, roll on and
+decode are chained in `LatentOperator.forward` (`ipot/models/base.py`).
 """
 
 from __future__ import annotations
