@@ -205,13 +205,16 @@ def test_an_interrupt_ends_the_compilers_and_leaves_nothing(anew, monkeypatch, t
 
     ended = threading.Event()
     thread = threading.Thread(target=interrupt)
+    # A shell that starts tests in the background has them ignore interrupts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread.start()
     try:
         with pytest.raises(KeyboardInterrupt):
             build.library()
     finally:
         ended.set()
-    thread.join()
+        thread.join()
+        signal.signal(signal.SIGINT, before)
     assert gone([int(word) for word in noted.read_text().split()])
     assert not list(anew.iterdir())
 
