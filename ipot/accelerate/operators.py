@@ -110,8 +110,11 @@ def encode(
         return model.encode(prepare(batch))
     try:
         return model.encode(_streamed(batch, prepare, at_once))
-    except (TypeError, AttributeError):
-        # It does something with its inputs before the encoder, which chunks do not let it.
+    except (TypeError, AttributeError) as error:
+        # It does something with its inputs besides encoding them, which chunks do not let it. Any
+        # other mistake is not to be hidden by taking all points at once.
+        if Streamed.__name__ not in str(error):
+            raise
         return model.encode(prepare(batch))
 
 

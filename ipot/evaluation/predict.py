@@ -54,16 +54,19 @@ def predict(
     if rows is not None and rows < 1:
         raise DataError(f"rows must be at least 1, got {rows}")
     home = _Home.of(model, batch)
-    quick = for_answers(model)
     if model.replayable and rows is None and out is None and home.holds(batch):
-        answer = replayed(model, batch, lambda batch: _predict(quick, batch, home, None, None))
+        # Accelerated where it is captured and not before: a replay of a small question takes less
+        # time than finding out whether the model has changed.
+        answer = replayed(
+            model, batch, lambda batch: _predict(for_answers(model), batch, home, None, None)
+        )
         if answer is not None:
             if finite:
                 refuse_infinite(answer, [torch.stack(answer.aminmax())], batch, model.spec)
             return answer
     # Around this and not around what is captured: a graph that does not fit is done without.
     with _room(_most(rows)):
-        return _predict(quick, batch, home, rows, out, finite=finite)
+        return _predict(for_answers(model), batch, home, rows, out, finite=finite)
 
 
 def _most(rows: int | None) -> int:

@@ -288,3 +288,26 @@ def test_a_chunk_without_a_real_key_may_have_left_anything():
     answer, lse = running.joined()
     torch.testing.assert_close(answer, out.double())
     assert (lse == 0).all()
+
+
+def test_a_mistake_inside_chunks_is_not_hidden_by_taking_all_points(monkeypatch):
+    from ipot.accelerate import accelerate
+    from ipot.accelerate.layers.latent import QuickInducingPoints
+    from ipot.accelerate.operators import encode
+    from ipot.models import IPOT
+    from ipot.samples import Batch
+
+    sizes = {"width": 16, "latents": 4, "blocks": 1, "heads": 2, "cross_heads": 2}
+    model = accelerate(IPOT.for_tensors([(0.0, 1.0)] * 2, **sizes))
+    points = torch.rand(1, 9, 2)
+    batch = Batch(points=points, values=torch.randn(2, 9, 1), queries=points)
+    with torch.no_grad():
+        whole = encode(model, batch).state
+        torch.testing.assert_close(encode(model, batch, at_once=6).state, whole)
+
+        def broken(self, inputs):
+            raise TypeError("a mistake")
+
+        monkeypatch.setattr(QuickInducingPoints, "stream", broken)
+        with pytest.raises(TypeError, match="a mistake"):
+            encode(model, batch, at_once=6)
