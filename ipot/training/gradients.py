@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from ipot.data.dataset import Dataset, Stacked
@@ -214,7 +214,7 @@ def plane_slopes(
     for axis, period in enumerate(box):
         if period:
             inside[:, axis] %= period
-    _, near = cKDTree(inside, boxsize=box).query(inside, k)
+    _, near = KDTree(inside, boxsize=box).query(inside, k)
     near = torch.from_numpy(np.asarray(near))
     near[:, 0] = torch.arange(len(places))  # of several at one place, another may have been found
     apart = wrapped(places[near] - places.unsqueeze(1), periods)

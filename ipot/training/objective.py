@@ -67,11 +67,10 @@ class BalancedL2(RelativeL2):
     """Relative L2 with every output channel divided by its own size, so that a pressure of 1e5 does
     not drown a velocity of 1, and every query counted by its weight where samples carry weights."""
 
-    scale: Tensor
     weighted = True
 
     def __init__(self, scale: Float[Tensor, " K"]) -> None:
-        self.scale = scale
+        self.scale = self._scale = scale
 
     def __call__(self, model: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
         """The mean over samples."""
@@ -79,7 +78,7 @@ class BalancedL2(RelativeL2):
 
     def measure(self, prediction: Float[Tensor, "B T M K"], batch: Batch) -> Float[Tensor, " B"]:
         """The error of each sample, in the precision of the prediction."""
-        scale = self.scale.to(prediction)
+        scale = self._scale.to(prediction)
         truth, weights = batch.truth.to(prediction), batch.weights
         return relative_l2(
             prediction / scale, truth / scale, mask=batch.query_mask, weights=weights
@@ -88,7 +87,7 @@ class BalancedL2(RelativeL2):
     @cached_property
     def error(self) -> nn.Module:
         """The comparison."""
-        return MeanRelativeL2(self.scale)
+        return MeanRelativeL2(self._scale)
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
         """Nothing of its own; its scales go where the model is."""

@@ -179,13 +179,23 @@ def test_training_lowers_the_error_of_gradients(tmp_path):
     assert trained(3.0) < trained(0.0)
 
 
+class Other:
+    """An objective of another kind."""
+
+    def prepare(self, model, data):
+        return ()
+
+    def __call__(self, model, batch):
+        return model(batch).square().mean()
+
+
 def test_what_cannot_be_is_refused(tmp_path):
     with pytest.raises(Unsupported, match=r"--training\.queries 1"):
         fit(tmp_path, gradient_loss=0.1, queries=0.5)
     with pytest.raises(Unsupported, match="gradient_loss"):
         Training(gradient_loss=-1.0)
     with pytest.raises(Unsupported, match="relative L2"):
-        with_gradients(object(), 0.1, toys.SPEC)
+        with_gradients(Other(), 0.1, toys.SPEC)
     places = torch.rand(1, 2)
     with pytest.raises(Unsupported, match="two queries"):
         gradient_error(on_mesh(places, torch.zeros(2, 1, 1)), spec(), CPU)
