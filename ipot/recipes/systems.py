@@ -244,6 +244,7 @@ _FEW |= {"max_frequency": (16.0,)}
 SMALL: dict[str, Changes] = {
     "ipot": _FEW | {"latents": 64},
     "transformer": _FEW,
+    "relay": _FEW | {"latents": 32, "states": 64},
     "perceiver_io": _FEW | {"latents": 64, "cross_heads": 1},
     "transolver": {"width": 48, "blocks": 3, "heads": 4, "slices": 16},
     "lno": {"width": 48, "blocks": 2, "heads": 4, "modes": 48},
