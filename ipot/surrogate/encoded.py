@@ -129,6 +129,8 @@ class Remembered(LatentOperator):
 
 @torch.inference_mode()
 def _encoded(model: LatentOperator, samples: list[Sample]) -> Remembered:
-    batch = collate(samples).to(next(model.parameters()).device)
+    parameter = next(model.parameters())
+    # Arrays that are mapped from files may be of another precision than the model.
+    batch = collate(samples).to(parameter.device).astype(parameter.dtype)
     quick = for_answers(model)
     return Remembered(quick, quick.encode(batch)).eval()
