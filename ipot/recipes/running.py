@@ -66,7 +66,8 @@ def run(
         source = None if start_from is None else Start.read(start_from, trusted=trusted)
         # One process looks, for what it finds there may be another thing a moment later.
         if here.lead(lambda: _goes_on(folder, settings, source, or_resume)):
-            return ended(folder) or _resumed(folder, None, place, here, store, quiet, trusted)
+            own = settings.problem if isinstance(settings.problem, OwnData) else None
+            return ended(folder) or _resumed(folder, own, place, here, store, quiet, trusted)
         # A model or weights that will not do are refused before any data are generated.
         extra: dict[str, Any] = {"environment": environment()}
         if (by := launch()) is not None:
