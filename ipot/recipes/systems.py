@@ -227,7 +227,8 @@ SYSTEMS: dict[str, System] = {
             "sst": Row(ours=SOME, view=ABSOLUTE),
         },
     ),
-    # vpuri3/FLARE.py, sizes, epochs, batch and decay of its script; the rate and its rise are guesses.
+    # vpuri3/FLARE.py: sizes, epochs, batch and decay of its script of comparisons for elasticity,
+    # Darcy and airfoil; rate, rise of one-cycle and every other problem are guesses.
     "flare": System(
         {"epochs": 500, "batch": 2, "weight_decay": 1e-5, "schedule": "one-cycle", "warmup": 0.1},
         {
