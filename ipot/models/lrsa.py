@@ -11,8 +11,9 @@ Every block has latents and weights of its own, every attention and feed-forward
 before it. The cost is linear in the points. Yang, Xin, Du and Liu, "Simple yet effective: low-rank
 spatial attention for neural operators", ICML 2026. Choices of ours, where the description leaves
 them open: positions are distances to a grid of reference points as Transolver's, the convolution
-is depthwise and stands between the two layers of the feed-forward, and the parameters of a case are
-further values at every point.
+is depthwise and stands between the two layers of the feed-forward, the parameters of a case are
+further values at every point, and weights start as torch has them: from weights of deviation 0.02
+all latents start alike, and points that ask them learn next to nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from ipot.models._settings import divided, positive
 from ipot.models.base import OneStep
 from ipot.models.transolver import Position
 from ipot.nn.attention import AttentionBlock, MultiHead
-from ipot.nn.mlp import truncate
 from ipot.nn.points import Lift, with_parameters
 from ipot.nn.slices import CONVOLUTIONS
 from ipot.samples import Batch
@@ -135,7 +135,6 @@ class LRSA(OneStep):
         self.blocks = nn.ModuleList(Block(config, axes) for _ in range(config.blocks))
         self.norm = nn.LayerNorm(config.width)
         self.out = nn.Linear(config.width, len(spec.outputs))
-        truncate(self, 0.02)
 
     def advance(self, batch: Batch) -> Float[Tensor, "B M K"]:
         """The fields at the input points."""
