@@ -152,8 +152,7 @@ class LRSA(OneStep):
 
     def regions(self) -> Iterator[nn.Module]:
         """The feed-forwards of the points: small passes around a convolution."""
-        for block in self.blocks:
-            yield block.feed_forward
+        yield from (part for part in self.modules() if isinstance(part, Mixing))
 
     def examine(self, data: Dataset) -> None:
         """Refuse data that have lost their grid, and say what to do."""
