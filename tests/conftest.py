@@ -38,7 +38,8 @@ CHECKED = (
     *(f"training/test_{name}.py" for name in ("settings", "step", "unroll", "waiting")),
 )
 """Folders and files whose tests run with the check of shapes: those that hand tensors to what says
-of what shape they must be."""
+of what shape they must be. The others come to the same functions through files and commands, and a
+run of the whole road under the check takes three times as long and finds no shape that is new."""
 
 UNCHECKED = (
     # The hook would wrap Triton's kernels themselves.
@@ -63,6 +64,13 @@ def _checked(path: Path) -> bool:
         return any(path.is_relative_to(HERE / name) for name in names)
 
     return among(CHECKED) and not among(UNCHECKED)
+
+
+def pytest_configure() -> None:
+    """A file that has moved would change its session without a word."""
+    gone = [name for name in (*CHECKED, *UNCHECKED) if not (HERE / name).exists()]
+    if gone:
+        raise pytest.UsageError(f"tests/conftest.py names {gone}, which are not there any more")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -138,7 +146,7 @@ def traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def backend() -> str:
     """For `torch.compile` of single functions: on a GPU to the end, elsewhere only traced. C++ is
-    made of a graph with an operator of ours in `tests/native/test_attention.py`."""
+    made of a graph with an operator of ours in `tests/accelerate/cpu/test_attention.py`."""
     return "inductor" if torch.cuda.is_available() else "aot_eager"
 
 
