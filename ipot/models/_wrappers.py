@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,16 +26,11 @@ class Wrapper(Operator):
         super().__init__(inner.config, inner.spec)
         self.inner: Any = inner
         self.needs = inner.needs
-        self.replayable = inner.replayable
 
     @property
     def name(self) -> str:
         """The inner model's."""
         return self.inner.name
-
-    def regions(self) -> Iterator[nn.Module]:
-        """The inner model's."""
-        yield from self.inner.regions()
 
     def objective(self) -> Any:
         """The inner model's."""
