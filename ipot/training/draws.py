@@ -115,30 +115,30 @@ class Draws:
     def examples(self) -> Iterator[Draw]:
         """A draw of every shape that there is; which samples are in it means nothing."""
         first = self._whole(0)
-        for share in self._shares:
+        for part in self._shares:
             if not isinstance(self.data, Packed):
-                yield self._draw(0, *first, share)
+                yield self._draw(0, *first, part)
                 continue
             for box in range(len(self.data.boxes)):
                 own = [i for i, number in enumerate(self.data.box_of) if number == box] or [0]
                 index = torch.tensor((own * self.batch)[: self.batch])
-                yield self._draw(0, index, box, share)
+                yield self._draw(0, index, box, part)
 
-    def _draw(self, step: int, index: Tensor, box: int | None, share: float | None = None) -> Draw:
-        """The choices of a step; a `share` of the points that is given is not drawn."""
+    def _draw(self, step: int, index: Tensor, box: int | None, part: float | None = None) -> Draw:
+        """The choices of a step; a `part` of the points that is given is not drawn."""
         random = generator(self.settings.seed, "step", step)
         points = queries = element = None
-        if share is None:
-            share = self._shares[0]
+        if part is None:
+            part = self._shares[0]
             if len(self._shares) > 1:
-                share = self._shares[int(torch.randint(len(self._shares), (), generator=random))]
+                part = self._shares[int(torch.randint(len(self._shares), (), generator=random))]
         if isinstance(self.data, Stacked):
             whole = self.data.data
-            points = _subset(whole.values.shape[1], share, random)
+            points = _subset(whole.values.shape[1], part, random)
             queries = _subset(whole.queries.shape[-2], self.settings.queries, random)
         elif isinstance(self.data, Packed) and box is not None:
             size = self.data.boxes[box]
-            points = _order(size.points, share, random)
+            points = _order(size.points, part, random)
             queries = _order(size.queries, self.settings.queries, random)
         if self.settings.augment:
             element = symmetry.draw(self.spec, self.batch, random)
@@ -147,7 +147,7 @@ class Draws:
         if self.settings.pieces is not None:
             pieces = torch.randperm(self._pieces, generator=random)[: self.settings.pieces]
         own = index[self.rank :: self.world]
-        return Draw(own, points, queries, element, pieces, box, share)
+        return Draw(own, points, queries, element, pieces, box, part)
 
     def passes(self) -> Iterator[nn.Module]:
         """The gather of stacked samples: for a GPU, rows of all tensors can be taken in one."""
