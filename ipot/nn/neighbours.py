@@ -294,9 +294,28 @@ def linear_weights(
     spread = torch.einsum("gpk,gpkd,gpke->gpde", share, apart, apart)
     scale = spread.diagonal(dim1=-2, dim2=-1).sum(-1)
     ridge = RIDGE * scale + 1e-12
-    eye = torch.eye(way.shape[-1], device=way.device, dtype=way.dtype)
-    slope = torch.linalg.solve_ex(spread + ridge[..., None, None] * eye, mean.unsqueeze(-1))[0]
-    return share * (1 - (apart @ slope).squeeze(-1))
+    slope = solved(spread, ridge, mean)
+    return share * (1 - (apart @ slope.unsqueeze(-1)).squeeze(-1))
+
+
+def solved(
+    matrix: Float[Tensor, "G P D D"], ridge: Float[Tensor, "G P"], right: Float[Tensor, "G P D"]
+) -> Float[Tensor, "G P D"]:
+    """(matrix + ridge) x = right for matrices that are symmetric and not negative, of a few rows:
+    by elimination in plain operations, which a captured step and an exported graph can hold."""
+    rows = [
+        [*row.unbind(-1), r] for row, r in zip(matrix.unbind(-2), right.unbind(-1), strict=True)
+    ]
+    size = len(rows)
+    for i, row in enumerate(rows):
+        row[i] = row[i] + ridge
+    for i in range(size):
+        rows[i] = [x / rows[i][i] for x in rows[i]]
+        for k in range(size):
+            if k != i:
+                factor = rows[k][i]
+                rows[k] = [x - factor * y for x, y in zip(rows[k], rows[i], strict=True)]
+    return torch.stack([row[-1] for row in rows], -1)
 
 
 def grid_lines(places: Float[Tensor, "N D"]) -> list[Float[Tensor, " n"]] | None:
