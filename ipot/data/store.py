@@ -222,7 +222,7 @@ class StoredFields(dict[str, Tensor]):
 
     def __missing__(self, name: str) -> Tensor:
         raise StoreError(
-            f"the data in {self.folder} have no field {name!r}, only "
+            f"the data in {self.folder} have no field {shown(name)}, only "
             f"{', '.join(shown(n) for n in self)}: they are damaged. Remove that folder, and the "
             "data are made again."
         )
