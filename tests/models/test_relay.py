@@ -11,10 +11,11 @@ from ipot.models.relay import Config, Relay
 from ipot.nn.neighbours import Neighbours, Surroundings
 from ipot.nn.relay import LocalMixing
 from ipot.spec import Spec
-from tests.models.by_hand import gelu, layer_norm, softmax
+from tests.models.by_hand import ByHand, disturb, gelu, softmax
 
 SQUARE = ((0.0, 1.0), (0.0, 1.0))
 SIZES = {"width": 8, "heads": 2, "latents": 3, "states": 4, "cross_heads": 2, "blocks": 2}
+OFFSETS = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
 SIZES |= {"bins": (2,), "max_frequency": (4.0,), "feed_forward": 2}
 
 
@@ -28,26 +29,12 @@ def model(shape=(6, 6), **changes) -> Relay:
     return Relay.for_tensors(SQUARE, shape=shape, **SIZES | changes).double()
 
 
-class ByHand:
+class Relayed(ByHand):
     """The equations of `ipot/models/relay.py`, for a steady problem on any points."""
 
     def __init__(self, net: Relay) -> None:
-        self.w = {k: v.detach().numpy() for k, v in net.state_dict().items()}
-        self.net, self.heads, self.cross = net, SIZES["heads"], SIZES["cross_heads"]
-
-    def linear(self, name, x):
-        y = x @ self.w[f"{name}.weight"].T
-        return y + self.w[f"{name}.bias"] if f"{name}.bias" in self.w else y
-
-    def norm(self, name, x):
-        return layer_norm(x, self.w[f"{name}.weight"], self.w[f"{name}.bias"])
-
-    def split(self, x, heads):
-        return x.reshape(len(x), heads, -1).transpose(1, 0, 2)
-
-    def attend(self, q, k, v):
-        out = softmax(q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5) @ v
-        return out.transpose(1, 0, 2).reshape(q.shape[1], -1)
+        super().__init__(net)
+        self.net = net
 
     def lift(self, part, x, values=None):
         features = getattr(self.net, part).position(torch.from_numpy(x)).numpy()
@@ -56,39 +43,34 @@ class ByHand:
             hidden = hidden + self.linear(f"{part}.lift.from_value", values)
         return self.linear(f"{part}.lift.out", gelu(hidden))
 
-    def cross_block(self, name, y, x):
-        q = self.linear(f"{name}.attend.to_query", self.norm(f"{name}.attend.norm", y))
-        seen = self.norm(f"{name}.attend.norm_context", x)
-        k, v = np.split(self.linear(f"{name}.attend.to_key_value", seen), 2, -1)
-        parts = (self.split(t, self.cross) for t in (q, k, v))
-        out = y + self.linear(f"{name}.attend.to_out", self.attend(*parts))
-        hidden = self.linear(
-            f"{name}.feed_forward.into", self.norm(f"{name}.feed_forward.norm", out)
-        )
-        first, gate = np.split(hidden, 2, -1)
-        return out + self.linear(f"{name}.feed_forward.out", first * gelu(gate))
+    def relay(self, name, h):
+        pairs = self.linear(f"{name}.to_key_value", self.norm(f"{name}.norm", h))
+        keys, values = (np.split(t, SIZES["heads"], 1) for t in np.split(pairs, 2, 1))
+        back = []
+        for q, k, v in zip(
+            np.split(self.w[f"{name}.latents"], SIZES["heads"], 1), keys, values, strict=True
+        ):
+            z = softmax(q @ k.T / q.shape[1] ** 0.5, 1) @ v
+            back.append(softmax(k @ q.T / q.shape[1] ** 0.5, 1) @ z)
+        return self.linear(f"{name}.to_out", np.concatenate(back, 1))
 
-    def nearest(self, places, x):
-        return ((places[:, None] - x) ** 2).sum(-1).argmin(1)
+    def mixed(self, name, h, x, delta):
+        hidden = self.linear(f"{name}.into", self.norm(f"{name}.norm", h))
+        heard = hidden.copy()
+        for weight, o in zip(self.w[f"{name}.mix.weight"], OFFSETS, strict=True):
+            places = x + delta * np.array(o)
+            nearest = ((places[:, None] - x) ** 2).sum(-1).argmin(1)
+            heard += weight * hidden[nearest]
+        return self.linear(f"{name}.out", gelu(heard))
 
     def __call__(self, x, a, delta):
         h = self.lift("encoder", x, a)
-        offsets = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
         for block in range(SIZES["blocks"]):
             name = f"encoder.blocks.{block}"
-            pairs = self.linear(f"{name}.attend.to_key_value", self.norm(f"{name}.attend.norm", h))
-            k, v = (self.split(t, self.heads) for t in np.split(pairs, 2, -1))
-            q = self.split(self.w[f"{name}.attend.latents"], self.heads)
-            z = self.split(self.attend(q, k, v), self.heads)
-            h = h + self.linear(f"{name}.attend.to_out", self.attend(k, q, z))
-            f = f"{name}.feed_forward"
-            hidden = self.linear(f"{f}.into", self.norm(f"{f}.norm", h))
-            mixed = hidden.copy()
-            for weight, o in zip(self.w[f"{f}.mix.weight"], offsets, strict=True):
-                mixed += weight * hidden[self.nearest(x + delta * np.array(o) + 1e-7, x)]
-            h = h + self.linear(f"{f}.out", gelu(mixed))
-        state = self.cross_block("encoder.block", self.w["encoder.latents"], h)
-        out = self.cross_block("decoder.block", self.lift("decoder", x), state)
+            h = h + self.relay(f"{name}.attend", h)
+            h = h + self.mixed(f"{name}.feed_forward", h, x, delta)
+        state = self.block("encoder.block", self.w["encoder.latents"], h, SIZES["cross_heads"])
+        out = self.block("decoder.block", self.lift("decoder", x), state, SIZES["cross_heads"])
         out = out + self.linear("decoder.to_local", self.norm("decoder.norm_local", h))
         out = self.norm("decoder.norm", out)
         return self.linear("decoder.head.layers.2", gelu(self.linear("decoder.head.layers.0", out)))
@@ -96,8 +78,9 @@ class ByHand:
 
 def test_the_equations_in_numpy():
     net, x = model(), grid(6)
+    disturb(net)
     a = torch.randn(36, 1, dtype=torch.float64)
-    expected = ByHand(net)(x.numpy(), a.numpy(), 0.2)
+    expected = Relayed(net)(x.numpy(), a.numpy(), 0.2)
     np.testing.assert_allclose(net.at(x[None], a[None])[0].detach(), expected, atol=1e-9)
 
 
