@@ -43,6 +43,12 @@ class Relayed(ByHand):
             hidden = hidden + self.linear(f"{part}.lift.from_value", values)
         return self.linear(f"{part}.lift.out", gelu(hidden))
 
+    def feed_forward(self, name, x):
+        """With a gate, as around the latent state."""
+        hidden = self.linear(f"{name}.into", self.norm(f"{name}.norm", x))
+        first, gate = np.split(hidden, 2, 1)
+        return self.linear(f"{name}.out", first * gelu(gate))
+
     def relay(self, name, h):
         pairs = self.linear(f"{name}.to_key_value", self.norm(f"{name}.norm", h))
         keys, values = (np.split(t, SIZES["heads"], 1) for t in np.split(pairs, 2, 1))
@@ -150,7 +156,7 @@ def test_a_tree_and_a_comparison_of_all_with_all_agree(monkeypatch):
 
 
 def test_odd_inputs_have_finite_answers():
-    net = model(neighbours=5)
+    net = model(shape=(), neighbours=5)
     values = torch.randn(1, 4, 1, dtype=torch.float64)
     one = net.at(torch.full((1, 1, 2), 0.5).double(), values[:, :1], grid(3)[None])
     twice = net.at(torch.full((1, 4, 2), 0.5).double(), values, grid(3)[None])
