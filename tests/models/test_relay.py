@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ipot.accelerate import accelerate
 from ipot.errors import Unsupported
 from ipot.models.base import Latent
 from ipot.models.relay import Config, Relay
@@ -189,6 +190,41 @@ def test_the_local_part_knows_how_long_ago_the_inputs_were_seen():
         net.decode(Latent(state, seen=seen, age=torch.full((1,), t).double()), x) for t in (1, 3)
     )
     assert (early - late).abs().max() > 1e-6
+
+
+def frames(**changes) -> Relay:
+    """A relay whose inputs are two past frames of its output."""
+    spec = Spec(
+        name="frames",
+        inputs=("u0", "u1"),
+        outputs=("u",),
+        domain=SQUARE,
+        history=2,
+        steps=3,
+    )
+    torch.manual_seed(0)
+    return Relay(Config(**SIZES | changes), spec).double()
+
+
+@pytest.mark.parametrize("stepping", ["state", "points"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_change_of_nothing_is_the_last_frame(stepping, shared):
+    net = frames(change=True, stepping=stepping, processor=1)
+    for parameter in net.decoder.head.layers[2].parameters():
+        torch.nn.init.zeros_(parameter)
+    x = grid(6)[None].expand(1 if shared else 2, -1, -1)
+    values = torch.randn(2, 36, 2, dtype=torch.float64)
+    for way in (net, accelerate(net)):
+        out = way.at(x, values, x)
+        last = values[:, None, :, 1:].expand(-1, 3, -1, -1)
+        torch.testing.assert_close(out.double(), last, atol=1e-4, rtol=1e-4)
+
+
+def test_changes_need_past_frames_and_a_decoder_that_sees_inputs():
+    with pytest.raises(Unsupported, match="model.change .* it has none: use --model.no-change"):
+        model(change=True)
+    with pytest.raises(Unsupported, match="frames, and its answers hear no inputs"):
+        frames(change=True, decoder="global")
 
 
 def test_the_spacing_is_kept_with_the_weights():
