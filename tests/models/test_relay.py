@@ -175,7 +175,7 @@ def test_spaces_that_differ_have_no_local_part_and_both_is_refused():
         query_domain=((0.0, 1.0),) * 3,
     )
     assert not Relay(Config(**SIZES), spec).local
-    with pytest.raises(Unsupported, match="from a line lie in different spaces.*decoder global"):
+    with pytest.raises(Unsupported, match=r"from a line lie in different spaces.*decoder global"):
         Relay(Config(**SIZES, decoder="both"), spec)
 
 
@@ -221,7 +221,7 @@ def test_a_change_of_nothing_is_the_last_frame(stepping, shared):
 
 
 def test_changes_need_past_frames_and_a_decoder_that_sees_inputs():
-    with pytest.raises(Unsupported, match="model.change .* it has none: use --model.no-change"):
+    with pytest.raises(Unsupported, match=r"model\.change .* it has none: use --model\.no-change"):
         model(change=True)
     with pytest.raises(Unsupported, match="frames, and its answers hear no inputs"):
         frames(change=True, decoder="global")
