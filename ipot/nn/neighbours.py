@@ -32,9 +32,9 @@ TREE = 1 << 26
 TILT = 1e-3
 """Part of a spacing by which places are moved, along no axis and no diagonal, so that of two points
 at the same distance the same one is nearest however the points are numbered."""
-RIDGE = 1e-2
-"""Part of the spread of neighbours that is added to it in a linear fit: neighbours on a line tell
-nothing of the slope across it."""
+RIDGE = 3e-3
+"""Part of the mean squared distance of neighbours that is added to their spread in a linear fit:
+neighbours on a line tell nothing of the slope across it."""
 
 
 class Grid(NamedTuple):
@@ -292,8 +292,9 @@ def linear_weights(
     mean = (share.unsqueeze(-1) * way).sum(2)
     apart = way - mean.unsqueeze(2)
     spread = torch.einsum("gpk,gpkd,gpke->gpde", share, apart, apart)
-    scale = spread.diagonal(dim1=-2, dim2=-1).sum(-1)
-    ridge = RIDGE * scale + 1e-12
+    # Of their distance and not of their spread alone, so that neighbours which count little, or lie
+    # almost in one place, get no say by a steep slope.
+    ridge = RIDGE * (share * far.square()).sum(-1) + 1e-12
     slope = solved(spread, ridge, mean)
     return share * (1 - (apart @ slope.unsqueeze(-1)).squeeze(-1))
 
