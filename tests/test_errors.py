@@ -7,7 +7,7 @@ import pytest
 
 import ipot
 from ipot.errors import SHORT, DataError, shown
-from ipot.labelled.arguments import bytes_of, listed, refuse_dimensions, whole, yes_or_no
+from ipot.formats.series.arguments import bytes_of, listed, refuse_dimensions, whole, yes_or_no
 
 WORD = "x" * 10_000
 
