@@ -4,6 +4,7 @@ python -m campaign --minutes 5                 a new seed, which is printed
 python -m campaign --minutes 5 --seed 17       goes on where seed 17 stopped
 python -m campaign --only kills --hours 1      attacks whose names begin so
 python -m campaign --table                     what all runs add up to
+python -m campaign --table --seed 17           what the runs with that seed add up to
 python -m campaign --replay campaign/found/x.json
 """
 
@@ -25,7 +26,8 @@ def main() -> int:
     """The command; fails where something has to be mended."""
     given = _arguments()
     if given.table:
-        print(ledger.table(ledger.summed(ledger.read(given.ledger))))
+        runs = ledger.read(given.ledger)
+        print(ledger.table(ledger.summed(ledger.with_seed(runs, given.seed))))
         return 0
     attacks = all_attacks()
     if given.replay:

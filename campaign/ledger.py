@@ -87,6 +87,11 @@ def table(
     return "\n".join(lines)
 
 
+def with_seed(runs: list[dict[str, Any]], seed: int | None) -> list[dict[str, Any]]:
+    """The runs with a seed; all of them where none is named."""
+    return [run for run in runs if seed is None or run["seed"] == seed]
+
+
 def summed(runs: list[dict[str, Any]]) -> list[tuple[str, str, Counter[str]]]:
     """The rows of all runs together, and behind them the sum of each thing that is counted."""
     rows: dict[str, Counter[str]] = {}

@@ -66,7 +66,8 @@ def alike(one: Any, other: Any, what: str) -> None:
 def answered(answer: Any, asked: Given) -> None:
     """Refuse answers that are not finite, or not one for each place that was asked for."""
     finite(answer, "the answer")
-    where = asked.plain.get("queries", asked.plain.get("points"))
+    # Queries that nobody can tell the number of say nothing, and the points nothing beside them.
+    where = asked.plain.get("queries" if "queries" in asked.values else "points")
     if where is None or isinstance(where, list) or where.ndim < 2:
         return
     rows = int(np.prod(where.shape[:-1]))

@@ -283,6 +283,10 @@ class Run(Door):
     def check(self, result, given):
         checks.answered(result, given)
 
+    def means_plain(self, base, given):
+        # A list of arrays has one for each sample: rows of one coordinate are lists of places.
+        return base != "burgers" or not isinstance(given.values["queries"], list | tuple)
+
     def same(self, result, plain):
         checks.alike(result, plain, "another answer to the plain form of the same arrays")
 

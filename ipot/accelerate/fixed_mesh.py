@@ -92,6 +92,70 @@ class KeepsMesh:
             known.copy_(self.given(known.points))
 
 
+class KeepsNeighbours:
+    """A layer that can keep which inputs lie around points and queries of a fixed mesh."""
+
+    _kept_points: Tensor | None = None
+    _kept_queries: Tensor | None = None
+    _kept_around: Any = None
+    _kept_near: Any = None
+    _versions: tuple[int, ...] = ()
+
+    def search(self, points: Tensor, queries: Tensor | None) -> Any:
+        """The inputs around all queries, or around the places of the points' stencils."""
+        raise NotImplementedError
+
+    def keep_all(self, points: Tensor, queries: Tensor | None) -> None:
+        """Keep the neighbours of these points and queries, until `forget`."""
+        self._kept_points, self._kept_queries = points, queries
+        with torch.no_grad():
+            self._kept_around = self.search(points, None)
+            suits = queries is not None and queries.shape[-1] == points.shape[-1]
+            self._kept_near = self.search(points, queries) if suits else None
+        self._versions = self._current()
+
+    def kept_for(self, points: Tensor, queries: Tensor | None) -> Any:
+        """What is kept of these very tensors, unless they have changed; None for others."""
+        if self._kept_around is None or points is not self._kept_points:
+            return None
+        if not torch.compiler.is_compiling() and self._versions != self._current():
+            return None
+        if queries is None:
+            return self._kept_around
+        return self._kept_near if queries is self._kept_queries else None
+
+    def forget(self) -> None:
+        """Let go of what is kept."""
+        self._kept_points = self._kept_queries = self._kept_around = self._kept_near = None
+
+    @property
+    def keeps(self) -> Any:
+        """What is kept, whatever the points are."""
+        return self._kept_around, self._kept_near
+
+    def renew(self) -> None:
+        """Search again if points or queries have changed in place. A grid that is one no more is
+        found out here, and what was compiled or captured for it cannot go on."""
+        if self._kept_around is None or self._versions == self._current():
+            return
+        assert self._kept_points is not None
+        self._versions = self._current()
+        with torch.no_grad():
+            for old, queries in ((self._kept_around, None), (self._kept_near, self._kept_queries)):
+                if old is None:
+                    continue
+                new = self.search(self._kept_points, queries)
+                if new.grid != old.grid:
+                    raise RuntimeError("the points of a fixed mesh have become another grid")
+                old.index.copy_(new.index)
+                if old.weight is not None:
+                    old.weight.copy_(new.weight)
+
+    def _current(self) -> tuple[int, ...]:
+        kept = (self._kept_points, self._kept_queries)
+        return tuple(t._version for t in kept if t is not None)
+
+
 class FixedMesh:
     """Lets an accelerated model keep what the mesh of its steps gives, until it is released.
 
@@ -102,13 +166,19 @@ class FixedMesh:
     def __init__(
         self, model: nn.Module, points: Tensor | None, queries: Tensor | None, *, cast: bool
     ) -> None:
-        self.layers: list[KeepsMesh] = []
+        self.layers: list[KeepsMesh | KeepsNeighbours] = []
         with torch.autocast(_device(model), torch.bfloat16, enabled=cast, cache_enabled=False):
             for layer in _keeping(model):
                 places = points if layer.sees_inputs else queries
                 if places is not None and _constant(places):
                     layer.keep(places)
                     self.layers += [layer] if layer.keeps is not None else []
+        if points is not None and _constant(points):
+            asked = queries if queries is not None and _constant(queries) else None
+            for module in model.modules():
+                if isinstance(module, KeepsNeighbours):
+                    module.keep_all(points, asked)
+                    self.layers.append(module)
         # A captured step reads these where they lie.
         self._kept: list[object] = [layer.keeps for layer in self.layers]
 

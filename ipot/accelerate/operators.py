@@ -14,8 +14,9 @@ from torch.utils.checkpoint import checkpoint
 from ipot.accelerate.chunks import Streamed, rows_by_kernel, streams
 from ipot.accelerate.layers import QuickInducingPoints, QuickQueryDecoder
 from ipot.models._wrappers import Inward, Outward, Wrapper
-from ipot.models.base import Latent, LatentOperator, Operator, without_queries
+from ipot.models.base import Latent, LatentOperator, Operator, SeenPoints, without_queries
 from ipot.nn.latent import PointTokens, Processor, QueryDecoder
+from ipot.nn.relay import LocalDecoder, RelayBlock
 from ipot.samples import Batch
 
 ROWS_AT_ONCE = 1 << 20
@@ -57,13 +58,15 @@ class DecodesTogether(LatentOperator):
         if len(group) == 1:
             return self.decode(group[0], queries).unsqueeze(1)
         states = torch.stack([s.state for s in group])
-        return self._decode_stacked(states, group[0].mask, queries)
+        return self._decode_stacked(states, group[0].mask, queries, *_seen_together(group))
 
     def _decode_stacked(
         self,
         states: Float[Tensor, "T B Z d"],
         mask: Bool[Tensor, "B Z"] | None,
         queries: Float[Tensor, "B1 M E"],
+        seen: SeenPoints | None = None,
+        age: Float[Tensor, " TB"] | None = None,
     ) -> Float[Tensor, "B T M K"]:
         """Several states in one batch."""
         count, size = states.shape[:2]
@@ -71,8 +74,24 @@ class DecodesTogether(LatentOperator):
             mask = mask.repeat(count, 1)
         if queries.shape[0] != 1:
             queries = queries.repeat(count, 1, 1)
-        out = self.decode(Latent(states.flatten(0, 1), mask), queries)
+        out = self.decode(Latent(states.flatten(0, 1), mask, seen, age), queries)
         return out.unflatten(0, (count, size)).transpose(0, 1)
+
+
+def _seen_together(group: list[Latent]) -> tuple[SeenPoints | None, Tensor | None]:
+    """The inputs that several states have seen: once where these share them, else one by one."""
+    first = group[0].seen
+    if first is None:
+        return None, None
+    ages = [s.age for s in group if s.age is not None]
+    age = torch.cat(ages) if ages else None
+    features = [s.seen.features for s in group if s.seen is not None]
+    if all(f is features[0] for f in features):
+        return first, age
+    count = len(group)
+    points = first.points if len(first.points) == 1 else first.points.repeat(count, 1, 1)
+    mask = None if first.mask is None else first.mask.repeat(count, 1)
+    return SeenPoints(points, torch.cat(features), mask), age
 
 
 def decoding_together(kind: type[nn.Module]) -> type[nn.Module] | None:
@@ -160,7 +179,7 @@ def regions(model: Operator) -> Iterator[nn.Module]:
 
 def _latent_layers(model: nn.Module) -> Iterator[nn.Module]:
     for module in model.modules():
-        if isinstance(module, PointTokens | QueryDecoder):
+        if isinstance(module, PointTokens | QueryDecoder | RelayBlock | LocalDecoder):
             yield module
         elif isinstance(module, Processor):
             # As a whole where it is tied, so that gradients add up within; else its blocks, which

@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from ipot import files, lock
-from ipot.errors import StoreError
+from ipot.errors import StoreError, shown
 from ipot.safe_read import regular_file
 
 Fields = dict[str, Tensor]
@@ -210,4 +210,19 @@ def _read(folder: Path, count: int) -> Fields:
             f"the pieces in {folder} do not go together: the first or a later one is damaged, with "
             "fields of other shapes. Remove that folder, and the data are made again."
         )
-    return {name: torch.cat([p[name] for p in pieces]) for name in pieces[0]}
+    return StoredFields(folder, {n: torch.cat([p[n] for p in pieces]) for n in pieces[0]})
+
+
+class StoredFields(dict[str, Tensor]):
+    """Fields by name, as they lie in a folder: one that is missing was lost there."""
+
+    def __init__(self, folder: Path, fields: Fields) -> None:
+        super().__init__(fields)
+        self.folder = folder
+
+    def __missing__(self, name: str) -> Tensor:
+        raise StoreError(
+            f"the data in {self.folder} have no field {shown(name)}, only "
+            f"{', '.join(shown(n) for n in self)}: they are damaged. Remove that folder, and the "
+            "data are made again."
+        )

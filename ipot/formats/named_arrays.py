@@ -66,9 +66,12 @@ def named_cases(
     arrays: Mapping[str, Any], source: str, kind: str, *, one: bool = False
 ) -> CaseReader:
     """Cases of places and named fields."""
+    empty = [n for n, a in arrays.items() if 0 in a.shape]
+    notes = [f"{n}: left alone, it is empty, {tuple(arrays[n].shape)}" for n in empty]
+    arrays = {n: a for n, a in arrays.items() if n not in empty}
     numbers = {n: a for n, a in arrays.items() if a.dtype.kind in "biuf" and a.dtype.itemsize <= 8}
     places = find_places(numbers, source)
-    notes = [f"{n}: left alone, it holds {a.dtype}" for n, a in arrays.items() if n not in numbers]
+    notes += [f"{n}: left alone, it holds {a.dtype}" for n, a in arrays.items() if n not in numbers]
     rest = {n: a for n, a in numbers.items() if n not in places.used}
     cases = None if one else _cases(rest, places, source)
     fields: dict[str, Callable[[int], np.ndarray]] = {}

@@ -32,6 +32,7 @@ from ipot.formats.limits import (
     size_of,
     unwritable,
 )
+from ipot.memory import in_words
 from ipot.safe_read import parse_json
 
 TEXT = 2**20
@@ -203,6 +204,7 @@ def write_npz(path: Path, case: Case) -> None:
     arrays, texts = layout.pack(case)
     for name, array in arrays.items():
         check_numbers(f"{name} of {path}", array.dtype)
+    _refuse_little_room(path, sum(array.nbytes for array in arrays.values()))
     told = json.dumps({"format": layout.FORMAT, "version": layout.VERSION, "texts": texts})
     content: dict[str, Any] = {DESCRIPTION: np.array(told), **arrays}
     try:
@@ -210,6 +212,16 @@ def write_npz(path: Path, case: Case) -> None:
             np.savez(file, allow_pickle=False, **content)
     except OSError as error:
         raise unwritable(path, error) from error
+
+
+def _refuse_little_room(path: Path, needed: int) -> None:
+    """Refuse what the disk cannot hold before it is filled: an archive is not compressed."""
+    free = files.free_bytes(path.absolute())
+    if needed > free:
+        raise DataError(
+            f"{path} would take {in_words(needed)}, and the disk has {in_words(free)} left: take "
+            "fewer points or channels, or write it elsewhere"
+        )
 
 
 def _opens(shape: tuple[int, ...], dtype: np.dtype) -> bool:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ipot.models.meshgraphnet import MeshGraphNet
     from ipot.models.oformer import OFormer
     from ipot.models.perceiver_io import PerceiverIO
+    from ipot.models.relay import Relay
     from ipot.models.transformer import Transformer
     from ipot.models.transolver import Transolver
 
@@ -28,6 +29,7 @@ __all__ = [
     "MeshGraphNet",
     "OFormer",
     "PerceiverIO",
+    "Relay",
     "Transformer",
     "Transolver",
 ]

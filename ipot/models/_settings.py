@@ -89,7 +89,7 @@ class Settings:
             )
 
 
-def features(config: Settings, domain: Bounds, periods: Sequence[float | None]) -> FourierFeatures:
+def features(config: Any, domain: Bounds, periods: Sequence[float | None]) -> FourierFeatures:
     """Position features of a space, one number of the config serving all dimensions if alone."""
     bins, highest = for_all(len(domain), config.bins, config.max_frequency)
     if config.coordinates == "raw":

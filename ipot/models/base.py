@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ipot.data.dataset import Dataset
 from ipot.errors import DataError, Unsupported
 from ipot.models._tensors import batch_of, config_for, spec_for
+from ipot.nn.neighbours import Neighbours
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
 
@@ -180,11 +181,26 @@ class OneStep(Operator):
         return iter(())
 
 
+class SeenPoints(NamedTuple):
+    """What a model keeps of its input points beside the latent state."""
+
+    points: Float[Tensor, "B1 N D"]
+    features: Float[Tensor, "B NP d"]
+    """Behind the points, those of parameters."""
+    mask: Bool[Tensor, "B N"] | None = None
+    around: Neighbours | None = None
+    """The stencils of the points, where features go on in time."""
+
+
 class Latent(NamedTuple):
     """A state between encoder and decoder. Without inducing points it may be padded."""
 
     state: Float[Tensor, "B Z d"]
     mask: Bool[Tensor, "B Z"] | None = None
+    seen: SeenPoints | None = None
+    """The input points, for a decoder that looks at those near a query."""
+    age: Float[Tensor, " B"] | None = None
+    """How many steps ago they were seen, where that matters."""
 
 
 class LatentOperator(Operator):

@@ -25,6 +25,7 @@ from ipot.run_folder import Run, differences, environment, left_as_found
 from ipot.training import checkpoint
 from ipot.training.checkpoint import result_from
 from ipot.training.distributed import PATIENCE, World, launch, restarted, world
+from ipot.training.gradients import refuse_gradients
 from ipot.training.journal import Progress
 from ipot.training.objective import RelativeL2
 from ipot.training.trainer import Result, Trainer
@@ -244,10 +245,12 @@ def _refuse(settings: Experiment, source: Start | None, place: torch.device) -> 
     model = build(settings)
     refuse_training(model, place)
     refuse_subsets(model, settings.training)
-    for name in ("unroll", "augment"):
+    refuse_gradients(settings.training)
+    for name in ("unroll", "augment", "gradient_loss"):
         if getattr(settings.training, name) and model.objective() is not None:
+            flag = name.replace("_", "-")
             raise Unsupported(
-                f"{settings.model_name} is trained in a way of its own: leave --training.{name} out"
+                f"{settings.model_name} is trained in a way of its own: leave --training.{flag} out"
             )
     if source is not None:
         refuse_start(settings, source)

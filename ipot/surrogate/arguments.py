@@ -156,7 +156,7 @@ def places_of(
     copy: bool = False,
 ) -> tuple[Tensor, tuple[int, ...]]:
     """Coordinates as rows, and the axes that they had."""
-    if given is None:
+    if given is None and "[" not in name:
         return torch.zeros(0, columns), (0,)
     found = array_or_mapped(name, given)
     if found.ndim == 1 and columns == 1:
@@ -187,7 +187,7 @@ def values_of(
     copy: bool = False,
 ) -> Tensor:
     """Values as rows with channels."""
-    if given is None:
+    if given is None and "[" not in name:
         return torch.zeros(count, 0)
     found = array_or_mapped(name, given)
     flat = layout.flat_values and found.shape in (shape, (count,))
@@ -201,7 +201,7 @@ def values_of(
 
 def parameters_of(name: str, given: Any, spec: Spec, layout: Layout) -> Tensor | None:
     """The numbers of one sample, where it has any."""
-    if given is None:
+    if given is None and "[" not in name:
         return None
     found = array(name, given)
     if found.ndim == 0:

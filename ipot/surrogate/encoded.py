@@ -99,9 +99,13 @@ class Remembered(LatentOperator):
 
     def times_over(self, count: int) -> Remembered:
         """The one sample that it has, so many times."""
-        state, mask = self.latent
+        state, mask, seen, age = self.latent
         mask = None if mask is None else mask.expand(count, -1)
-        return Remembered(self.inner, Latent(state.expand(count, -1, -1), mask))
+        if seen is not None:
+            own = None if seen.mask is None else seen.mask.expand(count, -1)
+            seen = seen._replace(features=seen.features.expand(count, -1, -1), mask=own)
+        age = None if age is None else age.expand(count)
+        return Remembered(self.inner, Latent(state.expand(count, -1, -1), mask, seen, age))
 
     def encode(self, batch: Batch) -> Latent:
         """What it knows already."""
@@ -129,6 +133,8 @@ class Remembered(LatentOperator):
 
 @torch.inference_mode()
 def _encoded(model: LatentOperator, samples: list[Sample]) -> Remembered:
-    batch = collate(samples).to(next(model.parameters()).device)
+    parameter = next(model.parameters())
+    # Arrays that are mapped from files may be of another precision than the model.
+    batch = collate(samples).to(parameter.device).astype(parameter.dtype)
     quick = for_answers(model)
     return Remembered(quick, quick.encode(batch)).eval()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,8 +10,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ipot.data.dataset import Dataset
+from ipot.errors import Unsupported
 from ipot.evaluation.metrics import relative_l2
 from ipot.samples import Batch
+from ipot.spec import Spec
+from ipot.training.gradients import GradientError, gradient_error
 
 
 @runtime_checkable
@@ -37,6 +40,11 @@ class Objective(Protocol):
 class RelativeL2:
     """The paper's loss, which is also its metric."""
 
+    scale: Tensor | None = None
+    """Sizes of the channels, where each counts in its own."""
+    weighted = False
+    """True if queries count by the weights that samples carry."""
+
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
         """Nothing of its own."""
         return ()
@@ -50,7 +58,7 @@ class RelativeL2:
         """The comparison: a dozen small passes over the fields, which a compiler fuses."""
         yield self.error
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+    def __call__(self, model: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
         """The mean over samples of ‖prediction - target‖ / ‖target‖."""
         return self.error(model(batch), batch.truth, batch.query_mask)
 
@@ -59,16 +67,18 @@ class BalancedL2(RelativeL2):
     """Relative L2 with every output channel divided by its own size, so that a pressure of 1e5 does
     not drown a velocity of 1, and every query counted by its weight where samples carry weights."""
 
-    def __init__(self, scale: Float[Tensor, " K"]) -> None:
-        self.scale = scale
+    weighted = True
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+    def __init__(self, scale: Float[Tensor, " K"]) -> None:
+        self.scale = self._scale = scale
+
+    def __call__(self, model: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
         """The mean over samples."""
         return self.error(model(batch), batch.truth, batch.query_mask, batch.weights)
 
     def measure(self, prediction: Float[Tensor, "B T M K"], batch: Batch) -> Float[Tensor, " B"]:
         """The error of each sample, in the precision of the prediction."""
-        scale = self.scale.to(prediction)
+        scale = self._scale.to(prediction)
         truth, weights = batch.truth.to(prediction), batch.weights
         return relative_l2(
             prediction / scale, truth / scale, mask=batch.query_mask, weights=weights
@@ -77,12 +87,68 @@ class BalancedL2(RelativeL2):
     @cached_property
     def error(self) -> nn.Module:
         """The comparison."""
-        return MeanRelativeL2(self.scale)
+        return MeanRelativeL2(self._scale)
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
         """Nothing of its own; its scales go where the model is."""
         self.error.to(next(model.parameters()).device)
         return ()
+
+
+class WithGradients:
+    """A loss and, times a weight, the relative L2 error of gradients in space.
+
+    They are compared in the units, channel sizes and weights of the loss itself. The best weights
+    are chosen as without them.
+    """
+
+    def __init__(self, inner: RelativeL2, weight: float, spec: Spec) -> None:
+        self.inner, self.weight, self.spec = inner, weight, spec
+        self.gradients: GradientError | None = None
+        for name in ("measure", "follow"):
+            if hasattr(inner, name):
+                setattr(self, name, getattr(inner, name))
+
+    def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
+        """What the loss has; and neighbours in the mesh are looked for, once."""
+        device = next(model.parameters()).device
+        self.gradients = gradient_error(data, self.spec, device, self.inner.scale)
+        return self.inner.prepare(model, data)
+
+    def regions(self) -> Iterator[nn.Module]:
+        """Both comparisons."""
+        yield from self.inner.regions()
+        if self.gradients is not None:
+            yield self.gradients
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The mean over samples."""
+        if self.gradients is None:
+            raise RuntimeError(
+                "a loss on gradients needs prepare(model, data) before its first use"
+            )
+        answers: list[Tensor] = []
+
+        def asked(batch: Batch) -> Tensor:
+            answers.append(model(batch))
+            return answers[-1]
+
+        loss = self.inner(asked, batch)
+        weights = batch.weights if self.inner.weighted else None
+        slopes = self.gradients(answers[-1], batch.truth, batch.index, batch.query_mask, weights)
+        return loss + self.weight * slopes
+
+
+def with_gradients(objective: Objective, weight: float, spec: Spec) -> Objective:
+    """An objective with the error of gradients in it; the same one where their weight is zero."""
+    if not weight:
+        return objective
+    if not isinstance(objective, RelativeL2):
+        raise Unsupported(
+            f"--training.gradient-loss goes with the relative L2 error, and this system is trained "
+            f"by {type(objective).__name__}: leave it out"
+        )
+    return WithGradients(objective, weight, spec)
 
 
 class MeanRelativeL2(nn.Module):

@@ -26,14 +26,18 @@ class Training:
     """At its highest."""
     weight_decay: float = 1e-4
     """AdamW's decoupled decay."""
-    schedule: Literal["cosine", "step"] = "cosine"
-    """cosine: warm up, then fall to zero; step: multiply by 1/2 every `step_epochs`."""
+    schedule: Literal["cosine", "step", "one-cycle"] = "cosine"
+    """cosine: warm up, then fall to zero; step: multiply by 1/2 every `step_epochs`; one-cycle:
+    rise from 1/25 of the rate and fall to 1/250,000 of it, both by a cosine."""
     warmup: float = 0.02
-    """Fraction of the run over which a cosine schedule rises."""
+    """Fraction of the run over which a cosine or one-cycle schedule rises."""
     step_epochs: int = 200
     """Epochs between two halvings of the step schedule."""
     clip: float | None = 1.0
     """Largest norm of the gradient; None leaves it alone."""
+    gradient_loss: float = 0.0
+    """Weight of a second loss, the relative L2 error of gradients in space: by central differences
+    on a grid, by planes through the nearest neighbours on scattered queries."""
     average: float | None = None
     """Decay of an exponential average of the weights, e.g. 0.999; None uses the weights as such."""
     points: float = 1.0
@@ -72,12 +76,13 @@ class Training:
         for name in ("minutes", "clip", "unroll", "pieces"):
             value = getattr(self, name)
             check(value is None or value > 0, name, "be positive or None")
-        for name in ("weight_decay", "validate_every", "save_seconds", "workers"):
+        for name in ("weight_decay", "gradient_loss", "validate_every", "save_seconds", "workers"):
             check(getattr(self, name) >= 0, name, "not be negative")
         for name in ("points", "queries"):
             check(0 < getattr(self, name) <= 1, name, "lie in (0, 1]")
         check(self.pieces is None or self.unroll is not None, "pieces", "come with training.unroll")
         check(self.patience is None or 0 < self.patience <= 1, "patience", "lie in (0, 1]")
+        check(self.gradient_loss < math.inf, "gradient_loss", "be finite")
         check(0 <= self.warmup < 1, "warmup", "lie in [0, 1)")
         check(self.average is None or 0 < self.average < 1, "average", "lie in (0, 1)")
         for name in ("schedule", "precision", "step"):
@@ -90,8 +95,25 @@ def learning_rate(settings: Training, *, epoch: float, progress: float) -> float
     if settings.schedule == "step":
         return settings.learning_rate * 0.5 ** (int(epoch) // settings.step_epochs)
     progress = min(max(progress, 0.0), 1.0)
+    if settings.schedule == "one-cycle":
+        low = settings.learning_rate / START
+        ends = (low, settings.learning_rate, low / END)
+        return _cycle(ends, progress, settings.warmup)
     if progress < settings.warmup:
         # Not from zero: the first step should already learn something.
         return settings.learning_rate * (0.01 + 0.99 * progress / settings.warmup)
     fall = (progress - settings.warmup) / max(1e-9, 1.0 - settings.warmup)
     return settings.learning_rate * 0.5 * (1.0 + math.cos(math.pi * fall))
+
+
+START, END = 25.0, 1e4
+"""One-cycle starts at the rate over the first, and ends at that over the second."""
+
+
+def _cycle(ends: tuple[float, float, float], progress: float, rise: float) -> float:
+    """From the first value to the second over a part of the run, then to the third, by cosines."""
+    start, top, end = ends
+    if progress < rise:
+        return top + (start - top) * 0.5 * (1.0 + math.cos(math.pi * progress / rise))
+    fall = (progress - rise) / max(1e-9, 1.0 - rise)
+    return end + (top - end) * 0.5 * (1.0 + math.cos(math.pi * fall))

@@ -23,8 +23,9 @@ from ipot.training.checkpoint import BestWeights, Result, Resumable, State
 from ipot.training.distributed import World
 from ipot.training.draws import Draw, Draws, RaggedSteps, ahead
 from ipot.training.execution import choose, placed, precision_for
+from ipot.training.gradients import refuse_gradients
 from ipot.training.journal import Journal, Progress, Speed, duration
-from ipot.training.objective import Objective, RelativeL2
+from ipot.training.objective import Objective, RelativeL2, with_gradients
 from ipot.training.optimizer import Average, make_optimizer
 from ipot.training.settings import Training, learning_rate
 from ipot.training.step import Step, fast_matmul
@@ -82,6 +83,8 @@ class Trainer:
         objective: Objective,
         world: World,
     ) -> None:
+        refuse_gradients(settings)
+        objective = with_gradients(objective, settings.gradient_loss, model.spec)
         self.settings, self.folder, self.device, self.world = settings, run, device, world
         self._screen: Progress | None = None
         self._unsaid: list[str] = []

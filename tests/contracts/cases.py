@@ -77,6 +77,11 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "cross_head_width": 4,
         },
     },
+    "relay": {
+        "default": {"states": 6},
+        "points": {"states": 6, "stepping": "points", "stencil": 3, "neighbours": 3},
+        "global": {"states": 6, "decoder": "global", "mixing": False},
+    },
     "transolver": {
         "default": {"slices": 4, "reference": 3},
         "points": {"slices": 4, "reference": 0, "projection": "points"},

@@ -184,3 +184,10 @@ def test_the_root_follows_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert Store().root == tmp_path / "ipot"
     assert Store("b").root == Path("b")
+
+
+def test_a_field_that_lost_its_name_is_told_of(tmp_path):
+    store = Store(tmp_path)
+    fields = store.fetch(RECIPE, 4, lambda i: {"u": torch.zeros(len(i), 5)}, piece=4)
+    with pytest.raises(StoreError, match=r"no field 'v', only 'u': they are damaged. Remove"):
+        fields["v"]

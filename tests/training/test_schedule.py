@@ -4,6 +4,7 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from ipot.training import journal, trainer
 from ipot.training.settings import Training, learning_rate
@@ -51,6 +52,30 @@ def test_cosine_is_continuous_and_stays_in_its_bounds(warmup):
     assert curve[-1] == pytest.approx(0.0, abs=1e-12)
     assert max(abs(a - b) for a, b in itertools.pairwise(curve)) < 0.03
     assert learning_rate(settings, epoch=0.0, progress=1.5) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("warmup", [0.1, 0.3])
+def test_one_cycle_is_that_of_torch(warmup):
+    """Torch counts the peak and the end at whole steps: it is at step - 1 of a run of steps - 1."""
+    steps, top = 401, 0.003
+    optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, top, total_steps=steps, pct_start=(warmup * (steps - 1) + 1) / steps
+    )
+    settings = Training(schedule="one-cycle", warmup=warmup, learning_rate=top)
+    for step in range(steps):
+        found = learning_rate(settings, epoch=0.0, progress=step / (steps - 1))
+        assert found == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-5, abs=1e-12)
+        optimizer.step()
+        if step < steps - 1:
+            schedule.step()
+
+
+def test_one_cycle_drives_a_run(tmp_path, rates):
+    fit(tmp_path, epochs=20, schedule="one-cycle", warmup=0.3, learning_rate=0.01)
+    assert rates[0] == pytest.approx(0.01 / 25)
+    assert rates.index(max(rates)) == 18
+    assert rates[-1] < 0.01 * 2e-3
 
 
 class Clock(Trouble):

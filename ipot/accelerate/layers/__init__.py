@@ -23,10 +23,13 @@ from ipot.accelerate.layers.latent import (
     QuickProcessor,
     QuickQueryDecoder,
 )
+from ipot.accelerate.layers.relay import QuickLocalMixing, QuickRelayAttention, QuickSurroundings
 from ipot.nn.attention import AttentionBlock, GatedFeedForward, MultiHead
 from ipot.nn.fourier import FourierFeatures
 from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
+from ipot.nn.neighbours import Surroundings
 from ipot.nn.points import Lift
+from ipot.nn.relay import LocalMixing, RelayAttention
 from ipot.nn.slices import PhysicsAttention
 
 QUICKER: dict[type[nn.Module], type[nn.Module]] = {
@@ -38,6 +41,9 @@ QUICKER: dict[type[nn.Module], type[nn.Module]] = {
     InducingPoints: QuickInducingPoints,
     QueryDecoder: QuickQueryDecoder,
     PhysicsAttention: QuickPhysicsAttention,
+    RelayAttention: QuickRelayAttention,
+    LocalMixing: QuickLocalMixing,
+    Surroundings: QuickSurroundings,
 }
 """The quicker version of a layer. A new one is a class here and a line in this table."""
 

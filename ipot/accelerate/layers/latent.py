@@ -61,7 +61,7 @@ class QuickProcessor(Accelerated, Processor):
         """Look whether kernels can do all of the blocks."""
         blocks = list(self)
         quick = all(is_plain(block, QuickBlock) and block.triton_whole for block in blocks)
-        self.packs = quick and not hooked(self)
+        self.packs = bool(blocks) and quick and not hooked(self)
         self.rolls = self.packs and self.target.training and cuda_blocks.alike(blocks)
 
     def roll(
