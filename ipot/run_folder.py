@@ -18,8 +18,10 @@ from ipot import files, safe_read
 from ipot.errors import RunError
 from ipot.version import __version__
 
-LARGEST = 1 << 22
+LARGEST = 1 << 24
 """Bytes of a run's config.json beyond which it is not read."""
+TRAINING = "training"
+"""The run of a fit, inside the folder of its model."""
 FORMAT = 1
 """Version of the run folder's layout; a folder of another version is refused by name."""
 
@@ -103,6 +105,11 @@ class Run:
         return content
 
     @property
+    def home(self) -> Path:
+        """The folder that users know it by: of a fit, that of the model around it."""
+        return self.path.parent if self.path.name == TRAINING else self.path
+
+    @property
     def config_file(self) -> Path:
         """The settings."""
         return self.path / "config.json"
@@ -126,6 +133,12 @@ class Run:
     def result(self) -> Path:
         """The scores."""
         return self.path / "result.json"
+
+
+def run_at(path: Path | str) -> Run:
+    """The run of a folder: the folder itself, or inside the folder of a fit the run beside it."""
+    inside = Run(Path(path) / TRAINING)
+    return inside if inside.config_file.is_file() else Run(Path(path))
 
 
 @contextmanager

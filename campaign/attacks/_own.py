@@ -87,7 +87,7 @@ class Fit(Operation):
 
 
 def look_at_fit(path: Path, reference: Content | None) -> None:
-    """The run inside a fit: its settings are no experiment's, so `restore` cannot read it."""
+    """The run inside a fit, which may have been stopped before there were weights."""
     run = Run(path)
     if not run.config_file.exists():
         return

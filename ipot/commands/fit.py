@@ -11,8 +11,7 @@ import tyro
 from ipot.commands.common import emit, parse, say
 from ipot.errors import DataError
 from ipot.formats.xarray_files import open_series
-from ipot.own.fit import fit
-from ipot.own.fit_run import Interrupted
+from ipot.own.fit import Interrupted, fit
 
 
 @dataclass
@@ -67,6 +66,13 @@ class Fit:
     """Of the split, the initial weights and the order."""
     resume: Path | None = None
     """Go on with a run that was stopped in this folder, on the same data."""
+    resume_or_start: bool = False
+    """Go on with the run in --out if there is one, and start it if not."""
+    start_from: Path | None = None
+    """Fine-tune: start from the best weights of another fit, or of a run, with its sizes."""
+    trust: bool = False
+    """Import code outside ipot that the folder of --resume or --start-from names: only where you
+    know where it comes from."""
     json: bool = False
     """Print the scores as JSON."""
 
@@ -113,6 +119,9 @@ def _fit(flags: Fit) -> int:
         seed=flags.seed,
         out=flags.out,
         resume=flags.resume,
+        or_resume=flags.resume_or_start,
+        start_from=flags.start_from,
+        trusted=flags.trust,
         **options,
     )
     if flags.json:

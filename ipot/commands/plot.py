@@ -23,11 +23,10 @@ from ipot.recipes.experiment import Experiment
 from ipot.recipes.sizes import WHOLE
 from ipot.recipes.studies import Question, answer, examine, seen_test_data
 from ipot.report import plots
-from ipot.run_folder import Run
+from ipot.run_folder import run_at
 from ipot.samples import Sample, collate
 from ipot.saved.folder import is_saved
 from ipot.spec import Need, Spec
-from ipot.surrogate.loading import TRAINING
 from ipot.surrogate.surrogate import Surrogate
 from ipot.training.journal import read
 
@@ -141,8 +140,7 @@ class Studio:
     @property
     def metrics(self) -> Path:
         """The journal of its training: of a fit it lies in a folder of its own."""
-        inside = Run(self.flags.run / TRAINING).metrics
-        return inside if inside.exists() else Run(self.flags.run).metrics
+        return run_at(self.flags.run).metrics
 
     def sensible(self) -> list[str]:
         """The pictures that this model has."""

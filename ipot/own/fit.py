@@ -1,4 +1,8 @@
-"""`ipot.fit`: from data of one's own to an operator that answers anywhere."""
+"""`ipot.fit`: from data of one's own to an operator that answers anywhere.
+
+Data and a device become the settings of an experiment (`ipot.own.sizing`), which is trained like
+any other (`ipot.recipes.running`); what comes of it is scored, calibrated and saved.
+"""
 
 from __future__ import annotations
 
@@ -7,62 +11,43 @@ import inspect
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ipot.data.own import Dataset
 from ipot.data.own_given import flag
-from ipot.data.own_units import spans_held
-from ipot.data.statistics import Moments, Statistics
+from ipot.data.store import Store
 from ipot.device import choose, use_quickest
-from ipot.errors import DataError
+from ipot.errors import RunError
 from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import Scores, evaluate
-from ipot.models.base import Operator
-from ipot.own.fit_run import (
-    Interrupted,
-    refuse_another,
-    resumed_plan,
-    start_fit,
-    stored_settings,
-    working_folder,
-)
-from ipot.own.open_data import PLACES, SERIES, OpenedData, open_data
-from ipot.own.sizing import Plan, plan, refuse_misspelt, refuse_settings
-from ipot.recipes.experiment import build_model
-from ipot.run_folder import Run, environment
+from ipot.own.folder import refuse_another, working_folder
+from ipot.own.open_data import PLACES, SERIES, open_data
+from ipot.own.sizing import plan, refuse_misspelt, refuse_settings
+from ipot.recipes import running
+from ipot.recipes.experiment import Data, Experiment, build, load_data, read_settings
+from ipot.recipes.own_data import OWN_DATA, OwnData, Splits, as_experiment, split
+from ipot.recipes.starting import Start
+from ipot.run_folder import TRAINING, Run, differences
 from ipot.surrogate.batches import calibrated
-from ipot.surrogate.loading import TRAINING
+from ipot.surrogate.loading import facts_of_run
 from ipot.surrogate.surrogate import Surrogate
-from ipot.training import checkpoint
-from ipot.training.objective import BalancedL2, Objective
-from ipot.training.settings import Training
-from ipot.training.trainer import Result, Stopped, train
-from ipot.typed_json import to_dict
+from ipot.training.trainer import Stopped
 
 MODEL = "ipot"
-HELD_OUT = 0.08
-"""Of the samples, for choosing the best weights; as many again for the scores and bounds."""
-MOST_HELD = 200
-FEW = 10
-"""Samples below which all are learned from: what could be held out would tell nothing."""
-FEWEST = 30
-"""Samples below which none are set aside for scores and bounds of their own."""
-
-Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Splits:
-    """Samples to learn from, to choose weights by, and to score with (None where too few)."""
+class Interrupted(KeyboardInterrupt):
+    """A signal ended a fit; `folder` is what to resume, or None where nothing was kept."""
 
-    train: Dataset
-    validation: Dataset
-    held_out: Dataset | None
+    def __init__(self, signal: int, folder: Path | None) -> None:
+        how = "nothing is kept, since no out=... was given"
+        if folder is not None:
+            how = f"go on with ipot.fit(data, resume={str(folder)!r})"
+        super().__init__(f"stopped; {how}")
+        self.signal, self.folder = signal, folder
 
 
 def fit(
@@ -78,8 +63,11 @@ def fit(
     seed: int = 0,
     out: Path | str | None = None,
     resume: Path | str | None = None,
+    or_resume: bool = False,
+    start_from: Path | str | None = None,
     model: dict[str, Any] | None = None,
     training: dict[str, Any] | None = None,
+    trusted: bool = False,
     quiet: bool = False,
     **options: Any,
 ) -> Surrogate:
@@ -94,47 +82,76 @@ def fit(
     scores beside those of simple predictors, and for bounds on the answers.
 
     With `out` the model is saved there, and checkpoints on the way; `resume` goes on with a run
-    that was stopped there, on the same data and with the settings that it was started with.
+    that was stopped there, on the same data and with the settings that it was started with. With
+    `or_resume` a run that is in `out` goes on, and one is started if there is none.
+
+    `start_from` is the folder of another fit or run, whose best weights are taken as the start, and
+    with them the sizes of its model. Code outside this package that a folder names is imported only
+    where it is `trusted`.
     """
     refuse_misspelt(options, _arguments())
-    quiet = flag("quiet", quiet)
+    quiet, trusted = flag("quiet", quiet), flag("trusted", trusted)
+    or_resume = flag("or_resume", or_resume)
     say = _silent if quiet else _aloud
     place = choose(device)
-    told = {"model": model, "training": training, "minutes": minutes, "epochs": epochs}
+    told: dict[str, Any] = {"model": model, "training": training}
+    told |= {"minutes": minutes, "epochs": epochs}
     refuse_settings(preset=preset, seed=seed, **told)
     seed = int(seed)
-    with working_folder(out, resume) as folder:
-        run, before = Run(folder / TRAINING), None
-        if resume is not None:
+    start = None if start_from is None else Start.read(start_from, trusted=trusted)
+    with working_folder(out, resume, or_resume=or_resume) as (folder, goes_on):
+        run = Run(folder / TRAINING)
+        if goes_on:
             asked = {"preset": preset if preset != "default" else None, "seed": seed or None}
-            before = stored_settings(run, told | asked)
-            refuse_another(folder, before)
-            seed = before["seed"]
+            before, seed = _refuse_changed(run, told | asked, start, trusted)
+            refuse_another(folder, before.fingerprints[0])
         source = open_data(data, inputs=inputs, targets=targets, parameters=parameters, **options)
-        data, splits = source.data, _splits(source, seed)
-        if before is None:
-            chosen = plan(splits.train, device=place, preset=preset, seed=seed, **told)
-            start_fit(run, chosen, data, preset=preset, seed=seed)
+        splits = Splits(*source.parts) if source.parts is not None else split(source.data, seed)
+        series = None if source.series is None else source.series.as_dict()
+        own = OwnData.of(source.data, splits, columns=source.columns, series=series)
+        if goes_on:
+            settings = read_settings(run, trusted=trusted, data=own)
+            lines: Sequence[str] = (f"going on with {folder}",)
         else:
-            chosen = resumed_plan(before, run, data)
-        for line in (*source.notes, *data.describe(), *chosen.lines):
+            if start is not None and start.settings.model_name == MODEL:
+                told["start"] = start.settings.model
+            chosen = plan(splits.train, device=place, preset=preset, seed=seed, **told)
+            lines = chosen.lines
+            settings = Experiment(
+                problem=own,
+                model=chosen.model,
+                training=chosen.training,
+                data=Data(**splits.counts(), seed=seed),
+                problem_name=OWN_DATA,
+                model_name=MODEL,
+                preset=preset,
+                normalize=chosen.normalize,
+            )
+        for line in (*source.notes, *source.data.describe(), *lines):
             say(line)
-        begun = time.monotonic()
-        kept = folder if resume is not None or out is not None else None
+        kept = None if out is None and resume is None else folder
+        how: dict[str, Any] = {"device": device, "quiet": quiet, "trusted": trusted}
         try:
             baselines = {}
             if splits.held_out is not None:
-                baselines = score_baselines(splits.train.data, splits.held_out.data, data.spec)
-            operator, result = _trained(splits, chosen, run, place, quiet)
-            fitted = _finished(operator, splits, chosen, result, baselines)
+                spec = source.data.spec
+                baselines = score_baselines(splits.train.data, splits.held_out.data, spec)
+            with _threads(settings, place):
+                if goes_on:
+                    running.resume(run.path, data=own, **how)
+                else:
+                    running.run(settings, run.path, start_from=start_from, **how)
+            trained, settings = running.restore(run.path, place, data=own, trusted=trusted)
+            fitted = Surrogate.of_experiment(
+                trained, settings, **facts_of_run(run, settings), series=source.series
+            )
+            _score(fitted, splits, baselines)
         except Stopped as stop:
             raise Interrupted(stop.signal, kept) from None
         except KeyboardInterrupt as stop:
             # Before the loop, or behind it: what it has kept is there to go on with.
             raise Interrupted(getattr(stop, "signal", signal.SIGINT), kept) from None
-        fitted.series = source.series
-        fitted.about |= {"seconds": round(time.monotonic() - begun, 1), "columns": source.columns}
-        fitted.about["data"] = run.config()["data"]
+        fitted.about |= {"described": splits.train.describe(), "date": time.strftime("%Y-%m-%d")}
         for line in fitted.summary():
             say(line)
         if kept is not None:
@@ -149,104 +166,46 @@ def _arguments() -> set[str]:
     return (told | {*SERIES, *PLACES}) - {"source", "options"}
 
 
-def _splits(source: OpenedData, seed: int) -> Splits:
-    return Splits(*source.parts) if source.parts is not None else split(source.data, seed)
-
-
-def split(data: Dataset, seed: int) -> Splits:
-    """Parts drawn at random; small data sets keep none for scores, very small ones none at all."""
-    if len(data) < 2:
-        raise DataError(f"at least two samples are needed to learn from, got {len(data)}")
-    if len(data) < FEW:
-        return Splits(data, data, None)
-    held = min(MOST_HELD, max(1, round(HELD_OUT * len(data))))
-    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed)).tolist()
-    parts = 2 if len(data) >= FEWEST else 1
-    # Bounds at 90 % take nine samples at the least.
-    held = max(held, 10) if parts == 2 else held
-    learnt = data.select(sorted(order[parts * held :]))
-    validation = data.select(sorted(order[:held]))
-    scored = data.select(sorted(order[held : 2 * held])) if parts == 2 else None
-    return Splits(learnt, validation, scored)
-
-
-def _trained(
-    splits: Splits, chosen: Plan, run: Run, place: torch.device, quiet: bool
-) -> tuple[Operator, Result]:
-    """The model at its best weights."""
-    spec = splits.train.spec
-    scales = Statistics.of(splits.train.data) if chosen.normalize else None
-    operator = build_model(MODEL, chosen.model, spec, seed=chosen.training.seed, statistics=scales)
-    objective = _objective(splits.train)
-    with _threads(operator, objective, splits.train, chosen.training, place):
-        result = train(
-            operator,
-            splits.train.data,
-            splits.validation.data,
-            chosen.training,
-            run,
-            device=place,
-            objective=objective,
-            quiet=quiet,
+def _refuse_changed(
+    run: Run, told: dict[str, Any], start: Start | None, trusted: bool
+) -> tuple[OwnData, int]:
+    """What a run says of its data, and its seed; settings that are told again must be the same."""
+    content = as_experiment(run.config())
+    found = Experiment.from_dict(content, str(run.config_file), trusted=trusted)
+    if not isinstance(found.problem, OwnData):
+        raise RunError(f"{run.path} is not a run of `ipot.fit`")
+    asked: dict[str, Any] = {} if told["preset"] is None else {"preset": told["preset"]}
+    asked["data"] = {} if told["seed"] is None else {"seed": told["seed"]}
+    asked["model"] = dict(told["model"] or {})
+    limits = {n: told[n] for n in ("minutes", "epochs") if told[n] is not None}
+    asked["training"] = dict(told["training"] or {}) | limits
+    if start is not None:
+        asked["start_from"] = str(start.folder.path.resolve())
+    for part in ("model", "training"):
+        asked[part] = {n: list(v) if isinstance(v, tuple) else v for n, v in asked[part].items()}
+    if changed := differences(content, asked, ("model", "training", "data")):
+        raise RunError(
+            f"resume={run.home}: {', '.join(changed)} is another than the run was started with, "
+            "and a run that goes on keeps its settings. Leave it out, or start anew."
         )
-    weights, _ = checkpoint.load(run.best)
-    checkpoint.load_weights(operator, weights, run.best)
-    return operator.to(place, torch.float32).eval(), result
+    return found.problem, found.data.seed
 
 
-def _objective(data: Dataset) -> Objective:
-    """Relative errors of every channel in its own size, and weighted if there are weights. Of one
-    channel too: the square of what is very large or small is no float32."""
-    sizes = Moments()
-    for _, targets, _ in data.data.columns():
-        sizes.add(targets.double().square())
-    size = sizes.mean().sqrt()
-    return BalancedL2(torch.where(size > 0, size, torch.ones_like(size)).float())
-
-
-def _finished(
-    operator: Operator,
-    splits: Splits,
-    chosen: Plan,
-    result: Result,
-    baselines: dict[str, Any],
-) -> Surrogate:
-    """The trained model with its scores, and bounds from samples that it has not seen."""
-    data, held = splits.train, splits.held_out
-    scores: dict[str, Any] = {"validation": result.best_validation}
-    scores["balanced"] = len(data.spec.outputs) > 1
-    bounds = None
-    if held is not None:
-        device = next(operator.parameters()).device
-        found = evaluate(operator, held.data.to(device), device=device)
-        weighted = found.weighted_relative_l2 is not None
-        scores["held_out"] = _total(found)
-        scores["weighted"] = weighted
-        scores["per_channel"] = dict(zip(data.spec.outputs, found.per_channel, strict=True))
-        scores["baselines"] = {name: _total(s) for name, s in baselines.items()}
-        scores["baselines_per_channel"] = {
-            name: dict(zip(data.spec.outputs, s.per_channel, strict=True))
-            for name, s in baselines.items()
-        }
-        bounds = calibrated(operator, held.data)
-    about = {
-        "samples": {
-            "train": len(splits.train),
-            "validation": 0 if splits.validation is splits.train else len(splits.validation),
-            "held out": 0 if held is None else len(held),
-        },
-        "described": data.describe(),
-        "training": to_dict(chosen.training, infinite=True),
-        "epochs": result.epochs,
-        "stopped early": result.out_of_patience,
-        "steps": result.steps,
-        "environment": environment(),
-        "date": time.strftime("%Y-%m-%d"),
+def _score(fitted: Surrogate, splits: Splits, baselines: dict[str, Scores]) -> None:
+    """Its errors on samples that it has not seen, beside those of others, and bounds from them."""
+    scores, outputs, held = fitted.scores, fitted.spec.outputs, splits.held_out
+    scores["balanced"] = len(outputs) > 1
+    if held is None:
+        return
+    found = evaluate(fitted.model, held.data.to(fitted.device), device=fitted.device)
+    scores["held_out"] = _total(found)
+    scores["weighted"] = found.weighted_relative_l2 is not None
+    scores["per_channel"] = dict(zip(outputs, found.per_channel, strict=True))
+    scores["baselines"] = {name: _total(s) for name, s in baselines.items()}
+    scores["baselines_per_channel"] = {
+        name: dict(zip(outputs, s.per_channel, strict=True)) for name, s in baselines.items()
     }
-    layout = replace(data.layout, **spans_held(data.data))
-    return Surrogate(
-        operator, chosen.model, data.spec, layout, scores=scores, about=about, bounds=bounds
-    )
+    fitted.bounds = calibrated(fitted.model, held.data)
 
 
 def _total(scores: Scores) -> float:
@@ -256,22 +215,18 @@ def _total(scores: Scores) -> float:
 
 
 @contextlib.contextmanager
-def _threads(
-    operator: Operator,
-    objective: Objective,
-    data: Dataset,
-    settings: Training,
-    place: torch.device,
-) -> Iterator[None]:
+def _threads(settings: Experiment, place: torch.device) -> Iterator[None]:
     """As many threads as serve a step best, now and on this machine; afterwards as before.
 
     Only where time is the limit: a run of so many epochs ends in the same bits every time.
     """
     before = torch.get_num_threads()
-    if place.type == "cpu" and settings.minutes is not None:
-        batch = data.data.batch(torch.arange(min(settings.batch, len(data))))
+    if place.type == "cpu" and settings.training.minutes is not None:
+        data = load_data(settings, "train", store=Store(), device=place)
+        operator = build(settings)
+        objective = running.objective_for(settings, data)
+        batch = data.batch(torch.arange(min(settings.training.batch, len(data))))
         use_quickest(lambda: objective(operator, batch).backward(), repeats=2)
-        operator.zero_grad(set_to_none=True)
     try:
         yield
     finally:

@@ -81,8 +81,12 @@ def plan(
     seed: int = 0,
     model: dict[str, Any] | None = None,
     training: dict[str, Any] | None = None,
+    start: Config | None = None,
 ) -> Plan:
-    """Sizes for a data set; `model` and `training` change single settings of the result."""
+    """Sizes for a data set; `model` and `training` change single settings of the result.
+
+    `start` are the sizes of a model whose weights this one is to start from.
+    """
     refuse_settings(
         preset=preset, seed=seed, minutes=minutes, epochs=epochs, model=model, training=training
     )
@@ -105,6 +109,7 @@ def plan(
     )
     if preset == "paper":
         chosen = _paper()
+    chosen = start or chosen
     how = Training(
         epochs=MOST_EPOCHS if epochs is None else epochs,
         minutes=minutes,

@@ -1,7 +1,7 @@
-"""An experiment: a problem, a model, and how to train one on the other.
+"""An experiment: a problem or data of one's own, a model, and how to train one on the other.
 
-`experiment` turns names and a preset into settings, and `build` turns settings into a model;
-`ipot.recipes.running` trains it.
+`experiment` turns names and a preset into settings, `ipot.own.fit` turns data into such; `build`
+turns settings into a model, and `ipot.recipes.running` trains it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes import default, paper, systems
+from ipot.recipes.own_data import OWN_DATA, OwnData, as_experiment
 from ipot.recipes.sizes import refuse_data, refuse_sizes
+from ipot.run_folder import Run
 from ipot.spec import Spec
 from ipot.training.settings import Training
 from ipot.typed_json import from_dict, to_dict
@@ -49,7 +51,10 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """All settings of a run; the names are what the registry knows problem and model by."""
+    """All settings of a run; the names are what the registry knows problem and model by.
+
+    Of data of one's own, `problem` is an `OwnData` and its name "own data".
+    """
 
     problem: Problem
     model: Any
@@ -62,8 +67,10 @@ class Experiment:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for config.json."""
+        problem = self.problem
+        own = problem.as_dict() if isinstance(problem, OwnData) else None
         return {
-            "problem": {"name": self.problem_name, **to_dict(self.problem, infinite=True)},
+            "problem": {"name": self.problem_name, **(own or to_dict(problem, infinite=True))},
             "model": {"name": self.model_name, **to_dict(self.model, infinite=True)},
             "training": to_dict(self.training, infinite=True),
             "data": to_dict(self.data),
@@ -72,12 +79,20 @@ class Experiment:
         }
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any], where: str, *, trusted: bool = False) -> Experiment:
-        """The settings in a config.json.
+    def from_dict(
+        cls,
+        content: dict[str, Any],
+        where: str,
+        *,
+        trusted: bool = False,
+        data: OwnData | None = None,
+    ) -> Experiment:
+        """The settings in a config.json; `data` are the user's own, for a run on such.
 
         A problem or model that lives outside this package is code: it is imported only where the
         file is `trusted`, or where the program has imported it already.
         """
+        content = as_experiment(content)
         if missing := [name for name in ENTRIES if name not in content]:
             raise RunError(f"{where} is not a run of this version: {', '.join(missing)} missing")
         for name, kind in ENTRIES.items():
@@ -85,25 +100,39 @@ class Experiment:
                 wanted = {dict: "an object with names", str: "a text", bool: "true or false"}[kind]
                 got = shown(content[name])
                 raise RunError(f"{where}: {name} must be {wanted}, got {got}")
-        problem, model = dict(content["problem"]), dict(content["model"])
-        names = [
-            registry.named_in_file(kind, group.pop("name", None), where, trusted=trusted)
-            for kind, group in (("problems", problem), ("models", model))
-        ]
+        for name in ("epochs", "minutes"):  # how long a run takes is not guessed
+            if name not in content["training"]:
+                raise RunError(f"{where}: training.{name} is missing. Put it back, or start anew.")
+        problem_name, problem = _problem_in(content["problem"], where, trusted=trusted, data=data)
+        model = dict(content["model"])
+        model_name = registry.named_in_file(
+            "models", model.pop("name", None), where, trusted=trusted
+        )
         found = cls(
-            problem=from_dict(
-                _problem_class(names[0], where), problem, where, "problem", infinite=True
-            ),
-            model=from_dict(_config_class(names[1], where), model, where, "model", infinite=True),
+            problem=problem,
+            model=from_dict(_config_class(model_name, where), model, where, "model", infinite=True),
             training=from_dict(Training, content["training"], where, "training", infinite=True),
-            data=from_dict(Data, content["data"], where, "data"),
-            problem_name=names[0],
-            model_name=names[1],
+            data=_counts(content["data"], where, data),
+            problem_name=problem_name,
+            model_name=model_name,
             preset=content["preset"],
             normalize=content["normalize"],
         )
         refuse_sizes(found, f"{where}: ")
         return found
+
+
+def read_settings(folder: Run, *, trusted: bool = False, data: OwnData | None = None) -> Experiment:
+    """The settings of a run; `data` are the user's own, for a run on such."""
+    where = str(folder.config_file)
+    found = Experiment.from_dict(folder.config(), where, trusted=trusted, data=data)
+    if isinstance(found.problem, OwnData) and found.problem.facts is None:
+        raise RunError(
+            f"{folder.path} holds a fit of an earlier release, which did not write down the facts "
+            f"of its data: end it by ipot.fit(data, resume={str(folder.home)!r}), or "
+            f"`ipot fit ... --resume {folder.home}`"
+        )
+    return found
 
 
 ENTRIES: dict[str, type] = {
@@ -112,6 +141,38 @@ ENTRIES: dict[str, type] = {
     "normalize": bool,
 }
 """What config.json of a run must have, and of which type."""
+
+
+def _problem_in(
+    content: dict[str, Any], where: str, *, trusted: bool, data: OwnData | None
+) -> tuple[str, Problem]:
+    """The problem of a config.json by its name, or the data of one's own that it describes."""
+    settings = dict(content)
+    name = settings.pop("name", None)
+    if name == OWN_DATA:
+        told = OwnData.from_dict(settings, where)
+        if data is not None:
+            return OWN_DATA, told.found_again(data, where)
+        return OWN_DATA, told
+    if data is not None:
+        raise RunError(f"{where} is not a run of `ipot.fit`: it is of the problem {shown(name)}")
+    name = registry.named_in_file("problems", name, where, trusted=trusted)
+    kind = _problem_class(name, where)
+    return name, from_dict(kind, settings, where, "problem", infinite=True)
+
+
+def _counts(content: dict[str, Any], where: str, data: OwnData | None) -> Data:
+    """How many samples there are; of data of one's own, an earlier release did not say."""
+    found = from_dict(Data, content, where, "data")
+    if data is None or data.splits is None:
+        return found
+    parts = replace(found, **data.splits.counts())
+    if found.train and found != parts:
+        raise RunError(
+            f"{where}: data says {found}, and these data are divided into {parts}. Put back what "
+            "was written, or start anew."
+        )
+    return parts
 
 
 def _problem_class(name: str, where: str) -> type:

@@ -11,14 +11,15 @@ import torch
 
 from ipot import registry, safe_read
 from ipot.data.dataset import Dataset
-from ipot.data.statistics import Statistics
+from ipot.data.statistics import Moments, Statistics
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.lock import locked
 from ipot.models import _shapes as shapes
 from ipot.models.base import Operator
-from ipot.recipes.experiment import Experiment, SplitReport, build, load_data
+from ipot.recipes.experiment import Experiment, SplitReport, build, load_data, read_settings
+from ipot.recipes.own_data import OwnData, as_experiment
 from ipot.recipes.sizes import refuse_sizes, refuse_subsets, refuse_training
 from ipot.recipes.starting import Start, load_start, refuse_start
 from ipot.run_folder import Run, differences, environment, left_as_found
@@ -27,7 +28,7 @@ from ipot.training.checkpoint import result_from
 from ipot.training.distributed import PATIENCE, World, launch, restarted, world
 from ipot.training.gradients import refuse_gradients
 from ipot.training.journal import Progress
-from ipot.training.objective import RelativeL2
+from ipot.training.objective import BalancedL2, Objective, RelativeL2
 from ipot.training.trainer import Result, Trainer
 from ipot.training.unroll import examine as examine_pieces
 from ipot.typed_json import from_value
@@ -65,7 +66,8 @@ def run(
         source = None if start_from is None else Start.read(start_from, trusted=trusted)
         # One process looks, for what it finds there may be another thing a moment later.
         if here.lead(lambda: _goes_on(folder, settings, source, or_resume)):
-            return ended(folder) or _resumed(folder, place, here, store, quiet, trusted)
+            own = settings.problem if isinstance(settings.problem, OwnData) else None
+            return ended(folder) or _resumed(folder, own, place, here, store, quiet, trusted)
         # A model or weights that will not do are refused before any data are generated.
         extra: dict[str, Any] = {"environment": environment()}
         if (by := launch()) is not None:
@@ -118,20 +120,22 @@ def resume(
     quiet: bool = False,
     trusted: bool = False,
     patience: float = PATIENCE,
+    data: OwnData | None = None,
 ) -> Result:
     """Continue a run from its last checkpoint; before the first one, from its start.
 
-    Code outside this package that the run names, or the one that it started from, is imported only
-    where the run is `trusted`.
+    A run on data of one's own goes on with the same `data`. Code outside this package that the run
+    names, or the one that it started from, is imported only where the run is `trusted`.
     """
     folder, place = Run.open(path), choose(device)
-    Experiment.from_dict(folder.config(), str(folder.config_file), trusted=trusted)
+    read_settings(folder, trusted=trusted, data=data)
     with world(place, patience) as here, claimed(folder.path, here):
-        return _resumed(folder, place, here, store, quiet, trusted)
+        return _resumed(folder, data, place, here, store, quiet, trusted)
 
 
 def _resumed(
     folder: Run,
+    data: OwnData | None,
     place: torch.device,
     here: World,
     store: Store | None,
@@ -139,9 +143,7 @@ def _resumed(
     trusted: bool,
 ) -> Result:
     """Go on with a run in a folder that nobody else works in."""
-    config = folder.config()
-    settings = Experiment.from_dict(config, str(folder.config_file), trusted=trusted)
-    start = config.get("start_from")
+    settings, start = _with_data(folder, data, trusted), folder.config().get("start_from")
     from_value(str | None, start, f"{folder.config_file}: start_from")
     source = None
     if start is not None and not folder.last.exists():
@@ -149,6 +151,17 @@ def _resumed(
     _refuse(settings, source, place)
     trainer = _trainer(settings, folder, source, place, here, store, None)
     return trainer.run(Progress(quiet=quiet or not here.first))
+
+
+def _with_data(folder: Run, data: OwnData | None, trusted: bool) -> Experiment:
+    """The settings of a run that is to go on, refused where its data are not at hand."""
+    settings = read_settings(folder, trusted=trusted, data=data)
+    if isinstance(settings.problem, OwnData) and data is None:
+        raise RunError(
+            f"{folder.path} is a run on data of your own, which are not in it: go on with "
+            f"ipot.fit(data, resume={str(folder.home)!r}), or `ipot fit ... --resume {folder.home}`"
+        )
+    return settings
 
 
 def ended(folder: Run) -> Result | None:
@@ -167,7 +180,7 @@ def ended(folder: Run) -> Result | None:
 def refuse_other(folder: Run, wanted: Experiment) -> None:
     """Refuse a run of another experiment, naming what differs."""
     groups = ("problem", "model", "training", "data")
-    if other := differences(folder.config(), wanted.as_dict(), groups):
+    if other := differences(as_experiment(folder.config()), wanted.as_dict(), groups):
         raise RunError(
             f"{folder.path} holds a run with other settings ({', '.join(other)}). "
             "Choose another --out."
@@ -180,15 +193,16 @@ def restore(
     weights: str = "best",
     *,
     trusted: bool = False,
+    data: OwnData | None = None,
 ) -> tuple[Operator, Experiment]:
-    """A trained model and its settings from a run folder.
+    """A trained model and its settings from a run folder; `data` as for `resume`.
 
     Code outside this package that the run names is imported only where it is `trusted`.
     """
     if weights not in ("best", "last"):
         raise UnknownName(f"unknown weights {shown(weights)}. Known: best, last")
     folder = Run.open(path)
-    settings = Experiment.from_dict(folder.config(), str(folder.config_file), trusted=trusted)
+    settings = read_settings(folder, trusted=trusted, data=data)
     file, prefix = (folder.best, "") if weights == "best" else (folder.last, "model")
     _refuse_unlike(settings, file, folder.config_file, prefix)
     model = build(settings)
@@ -232,12 +246,26 @@ def _trainer(
     if objective is None:
         if unroll is not None:
             examine_pieces(train_data, model.spec, unroll)
-        objective = RelativeL2()
+        objective = objective_for(settings, train_data)
     elif here.size > 1:
         raise Unsupported(
             f"{settings.model_name} keeps something for each sample: one process only"
         )
     return Trainer(model, train_data, validation, settings.training, folder, place, objective, here)
+
+
+def objective_for(settings: Experiment, data: Dataset) -> Objective:
+    """Relative errors; of data of one's own, those of every channel in its own size.
+
+    Of one channel too: the square of what is very large or small is no float32.
+    """
+    if not isinstance(settings.problem, OwnData):
+        return RelativeL2()
+    sizes = Moments()
+    for _, targets, _ in data.columns():
+        sizes.add(targets.double().square())
+    size = sizes.mean().sqrt()
+    return BalancedL2(torch.where(size > 0, size, torch.ones_like(size)).float())
 
 
 def _refuse(settings: Experiment, source: Start | None, place: torch.device) -> None:

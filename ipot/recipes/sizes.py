@@ -12,6 +12,7 @@ from ipot.memory import free_memory, in_words
 from ipot.models._shapes import refuse_tensors
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
+from ipot.recipes.own_data import OwnData
 from ipot.spec import Need
 from ipot.training.settings import Training
 
@@ -37,6 +38,8 @@ def refuse_sizes(settings: Any, where: str = "") -> None:
         for number in value if isinstance(value, list | tuple) else (value,):
             if isinstance(number, int) and abs(number) > most and not name.endswith("seed"):
                 raise RunError(f"{where}{name} is {number}: {most} is the most. Choose less.")
+    if isinstance(problem, OwnData) and problem.facts is None:
+        return
     try:
         steps = problem.spec.steps
     except IpotError:

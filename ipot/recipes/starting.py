@@ -8,8 +8,10 @@ from pathlib import Path
 from ipot import registry
 from ipot.errors import RunError
 from ipot.models.base import Operator
-from ipot.recipes.experiment import Experiment
-from ipot.run_folder import Run
+from ipot.recipes.experiment import Experiment, read_settings
+from ipot.recipes.own_data import OwnData
+from ipot.run_folder import Run, run_at
+from ipot.spec import Spec
 from ipot.training import checkpoint
 
 FACTS = (
@@ -17,6 +19,7 @@ FACTS = (
     *("domain", "periods", "query_domain", "query_periods"),
 )
 """What two problems must share for weights of one to be a start for the other."""
+BOUNDS = ("domain", "query_domain")
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,8 @@ class Start:
     @classmethod
     def read(cls, path: Path | str, *, trusted: bool = False) -> Start:
         """Its folder and settings; the same trust is needed as for loading it."""
-        folder = Run.open(path)
-        where = str(folder.config_file)
-        return cls(folder, Experiment.from_dict(folder.config(), where, trusted=trusted))
+        folder = Run.open(run_at(path).path)
+        return cls(folder, read_settings(folder, trusted=trusted))
 
 
 def refuse_start(settings: Experiment, source: Start) -> None:
@@ -40,7 +42,13 @@ def refuse_start(settings: Experiment, source: Start) -> None:
     ours, theirs = settings.problem.spec, other.problem.spec
     kinds = [registry.find("models", e.model_name) for e in (settings, other)]
     apart = [name for name in FACTS if getattr(ours, name) != getattr(theirs, name)]
-    elsewhere = ours.name != theirs.name and bool(apart)
+    own = [e.problem for e in (settings, other) if isinstance(e.problem, OwnData)]
+    if own:
+        # Where other samples of the same kind lie is never quite the same, and is scaled anyway.
+        apart = [name for name in apart if name not in BOUNDS or _axes(ours) != _axes(theirs)]
+        units = [p.layout.scalings() for p in own] + [{}] * (2 - len(own))
+        apart += ["units"] if units[0] != units[1] else []
+    elsewhere = (ours.name != theirs.name or bool(own)) and bool(apart)
     if kinds[0] is kinds[1] and not elsewhere:
         return
     mine, found = settings.model_name, other.model_name
@@ -51,6 +59,10 @@ def refuse_start(settings: Experiment, source: Start) -> None:
         f"--start-from {source.folder.path}: it holds {found}, and {mine} cannot start from "
         f"that{differ}. Choose a run of the same model and problem."
     )
+
+
+def _axes(spec: Spec) -> tuple[int, int]:
+    return spec.dimension, spec.query_dimension
 
 
 def load_start(model: Operator, source: Start | None) -> None:

@@ -14,19 +14,16 @@ from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.formats.series.description import Series
 from ipot.recipes.experiment import Experiment
+from ipot.recipes.own_data import OwnData
 from ipot.recipes.running import ended, restore
-from ipot.run_folder import Run
-from ipot.saved.config_file import CONFIG, read_json
-from ipot.saved.folder import FILES, WEIGHTS, is_saved, looks_saved, read_folder
+from ipot.run_folder import Run, run_at
+from ipot.saved.config_file import CONFIG
+from ipot.saved.folder import FILES, WEIGHTS, looks_saved, read_folder
 from ipot.saved.hub import commit_of, fetch_from_hub
 from ipot.surrogate.surrogate import Surrogate
 from ipot.typed_json import to_dict
 
 WEIGHTS_OF_A_RUN = ("best", "last")
-OWN_DATA = "own data"
-"""What the run of `ipot.fit` says of itself in its config.json."""
-TRAINING = "training"
-"""The run of `ipot.fit` inside the folder of its model."""
 
 
 def load(
@@ -37,8 +34,8 @@ def load(
     trusted: bool = False,
     edited: bool = False,
 ) -> Surrogate:
-    """A trained model from the folder of a run (`ipot train`) or of a saved model (`ipot fit`,
-    `model.save`).
+    """A trained model from the folder of a run (`ipot train`, or an `ipot fit` that was stopped) or
+    of a saved model (`ipot fit`, `model.save`).
 
     A folder that names code outside this package is loaded only where it is `trusted`. A saved
     model whose files were changed after it was saved is loaded only as `edited`.
@@ -47,11 +44,11 @@ def load(
     trusted, edited = flag("trusted", trusted), flag("edited", edited)
     if weights not in WEIGHTS_OF_A_RUN:
         raise UnknownName(f"unknown weights {shown(weights)}. Known: {', '.join(WEIGHTS_OF_A_RUN)}")
-    _refuse_fit_run(path)
-    _refuse_no_model(path)
     if not looks_saved(path):
-        model, settings = restore(path, place, weights, trusted=trusted)
-        return Surrogate.of_experiment(model, settings, **_facts_of_run(Run(path), settings))
+        run = run_at(path)
+        _refuse_no_model(run.path)
+        model, settings = restore(run.path, place, weights, trusted=trusted)
+        return Surrogate.of_experiment(model, settings, **facts_of_run(run, settings))
     if weights != "best":
         raise Unsupported(
             f"weights={shown(weights)} is for the folder of a run, and {path} is a saved model, "
@@ -94,10 +91,16 @@ def _from_saved(path: Path, place: torch.device, *, trusted: bool, edited: bool)
     )
 
 
-def _facts_of_run(folder: Run, settings: Experiment) -> dict[str, Any]:
+def facts_of_run(folder: Run, settings: Experiment) -> dict[str, Any]:
     """How a run was trained and how it ended, as far as its folder says."""
-    counts = {"train": settings.data.train, "validation": settings.data.validation}
-    about: dict[str, Any] = {"run": settings.problem_name, "samples": counts}
+    data, counts = settings.problem, settings.data
+    samples = {"train": counts.train, "validation": counts.validation}
+    about: dict[str, Any] = {"samples": samples}
+    if isinstance(data, OwnData):
+        samples["held out"] = counts.test
+        about |= {"columns": dict(data.columns), "data": data.fingerprints[0]}
+    else:
+        about["run"] = settings.problem_name
     about |= {"training": to_dict(settings.training, infinite=True), "preset": settings.preset}
     scores: dict[str, Any] = {}
     try:
@@ -106,7 +109,8 @@ def _facts_of_run(folder: Run, settings: Experiment) -> dict[str, Any]:
         result = None
     if result is not None:
         scores["validation"] = result.best_validation
-        about |= {"epochs": result.epochs, "steps": result.steps, "seconds": result.seconds}
+        about |= {"epochs": result.epochs, "stopped early": result.out_of_patience}
+        about |= {"steps": result.steps, "seconds": round(result.seconds, 1)}
     made = folder.config().get("environment")
     if isinstance(made, dict):
         about["environment"] = made
@@ -129,27 +133,3 @@ def _refuse_no_model(path: Path) -> None:
     inside = sorted(str(p.parent) for p in path.glob(f"*/{CONFIG}"))[:5]
     where = f" There is one at {', '.join(inside)}." if inside else ""
     raise RunError(f"{path} holds no {CONFIG}. {wanted}{where}")
-
-
-def _refuse_fit_run(path: Path) -> None:
-    """Refuse to load the run of a fit, which is no model yet, or lies in the folder of one."""
-    around = (path.parent,) if path.name == TRAINING else ()
-    for folder in (path, *around):
-        if not _holds_fit_run(folder):
-            continue
-        if is_saved(folder):
-            if folder != path:
-                raise RunError(f"{path} is the run that a saved model comes from: load {folder}")
-            return
-        raise RunError(
-            f"{folder} holds a run that was stopped, or still trains, and no model yet: go on with "
-            f"ipot.fit(data, resume={str(folder)!r}), or `ipot fit ... --resume {folder}`"
-        )
-
-
-def _holds_fit_run(folder: Path) -> bool:
-    """True if a fit has begun in a folder."""
-    try:
-        return read_json(Run(folder / TRAINING).config_file).get("kind") == OWN_DATA
-    except RunError:
-        return False

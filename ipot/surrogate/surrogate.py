@@ -23,6 +23,7 @@ from ipot.formats.series.description import Series
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes.experiment import Experiment
+from ipot.recipes.own_data import OwnData
 from ipot.recipes.studies import warn_outside
 from ipot.report import plots
 from ipot.samples import Sample
@@ -80,8 +81,13 @@ class Surrogate:
 
     @classmethod
     def of_experiment(cls, model: Operator, settings: Experiment, **facts: Any) -> Surrogate:
-        """A model of a built-in problem, whose answers always are (T, M, K)."""
-        spec = settings.problem.spec
+        """The model of a run: of data of one's own, with what is known of these; of a built-in
+        problem with its settings, and answers that always are (T, M, K)."""
+        data, spec = settings.problem, settings.problem.spec
+        if isinstance(data, OwnData):
+            if facts.get("series") is None and data.series is not None:
+                facts["series"] = Series.from_dict(data.series)
+            return cls(model, settings.model, spec, data.layout, **facts)
         layout = Layout(timed=True, alone=not takes_points(spec))
         return cls(model, settings.model, spec, layout, settings=settings, **facts)
 

@@ -11,8 +11,8 @@ from training.toys import Kill
 from ipot import load
 from ipot.cli import main
 from ipot.formats import read_cases
-from ipot.own import fit as fitting
 from ipot.own import sizing
+from ipot.recipes import running
 
 
 @pytest.fixture(autouse=True)
@@ -319,7 +319,7 @@ def test_stopped_it_says_how_to_go_on_and_does(tmp_path, capsys, monkeypatch):
     path, out = files.npz(tmp_path / "a.npz"), str(tmp_path / "m")
     arguments = ["fit", str(path), "--epochs", "3", "--device", "cpu"]
     with monkeypatch.context() as during:
-        during.setattr(fitting, "_objective", lambda data: Kill(1, signal.SIGINT))
+        during.setattr(running, "objective_for", lambda settings, data: Kill(1, signal.SIGINT))
         assert main([*arguments, "--out", out]) == 130
     said = capsys.readouterr().err
     assert f"ipot fit: stopped; the same command with --resume {out} goes on" in said

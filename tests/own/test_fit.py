@@ -3,7 +3,10 @@
 import json
 import multiprocessing
 import os
+import shutil
 import signal
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +18,10 @@ from ipot import files
 from ipot.data.own import Dataset
 from ipot.errors import DataError, RunError, Unsupported
 from ipot.own import fit as fitting
-from ipot.own.fit_run import Interrupted, fingerprint
+from ipot.own.fit import Interrupted
+from ipot.recipes import own_data, running
+from ipot.recipes.experiment import experiment
+from ipot.recipes.own_data import fingerprint
 from ipot.report.tables import percent
 from ipot.samples import collate
 from ipot.training.objective import RelativeL2
@@ -58,7 +64,7 @@ def test_few_samples(count):
     found = model.about["samples"]
     assert sum(found.values()) == count
     assert found["train"] >= 1
-    assert (found["validation"] >= 1) == (count >= fitting.FEW)
+    assert (found["validation"] >= 1) == (count >= own_data.FEW)
     assert found["held out"] == (10 if count >= 30 else 0)
     assert ("held_out" in model.scores) == (model.bounds is not None) == (count >= 30)
 
@@ -70,11 +76,11 @@ def test_one_sample_is_refused():
 
 def test_parts_share_no_sample_and_are_drawn_by_the_seed():
     data = tiny.data("mesh", 40)
-    parts = fitting.split(data, 3)
+    parts = own_data.split(data, 3)
     found = [{s.values.sum().item() for s in part} for part in vars(parts).values()]
     assert sum(map(len, found)) == 40
     assert len(set.union(*found)) == 40
-    again, other = fitting.split(data, 3), fitting.split(data, 4)
+    again, other = own_data.split(data, 3), own_data.split(data, 4)
     assert again.train[0].values.equal(parts.train[0].values)
     assert {s.values.sum().item() for s in other.validation} != found[1]
 
@@ -128,18 +134,24 @@ def test_a_small_channel_is_not_drowned_by_a_large_one(monkeypatch):
     fair = quick(data, **settings).scores["per_channel"]
     assert fair["target_0"] < 0.7
     assert fair["target_1"] < 0.9
-    monkeypatch.setattr(fitting, "_objective", lambda data: RelativeL2())
+    monkeypatch.setattr(running, "objective_for", lambda settings, data: RelativeL2())
     assert quick(data, **settings).scores["per_channel"]["target_0"] > 1
+
+
+def objective(data):
+    own = own_data.OwnData.of(data, own_data.split(data, 0))
+    settings = replace(experiment("darcy"), problem=own)
+    return running.objective_for(settings, data.data)
 
 
 def test_the_objective_has_a_scale_for_every_channel():
     a, u = tiny.waves(10, X)
     two = tiny.data("mesh", values=a, targets=np.stack([u, 0 * u, 100 * u], -1))
-    scale = fitting._objective(two).scale
+    scale = objective(two).scale
     assert scale[1] == 1
     assert scale[2] / scale[0] == pytest.approx(100, rel=1e-5)
     assert scale[0] == pytest.approx(np.sqrt((u**2).mean()), rel=1e-5)
-    one = fitting._objective(tiny.data("mesh", values=a, targets=1e25 * u)).scale
+    one = objective(tiny.data("mesh", values=a, targets=1e25 * u)).scale
     assert one.item() == pytest.approx(1e25 * np.sqrt((u**2).mean()), rel=1e-5)
 
 
@@ -154,7 +166,7 @@ def test_weights_are_trained_by_and_scored_by():
         def forward(self, batch):  # right where it counts
             return torch.where(batch.weights[:, None, :, None] == 1, batch.truth, batch.truth + 9)
 
-    assert fitting._objective(data)(Wrong(), batch) < 1e-2
+    assert objective(data)(Wrong(), batch) < 1e-2
     scores = quick(data).scores
     assert scores["weighted"]
     assert not quick(tiny.data("mesh", values=a, targets=u)).scores["weighted"]
@@ -279,7 +291,7 @@ def test_stopped_by_a_signal_it_goes_on_as_if_it_had_not(
     data = tiny.data(kind, 31)
     whole = quick(data, out=tmp_path / "whole", **STOPPED)
     with monkeypatch.context() as during:
-        during.setattr(fitting, "_objective", lambda data: Kill(4, number))
+        during.setattr(running, "objective_for", lambda settings, data: Kill(4, number))
         with pytest.raises(Interrupted) as caught:
             quick(data, out=tmp_path / "stopped", **STOPPED)
     assert isinstance(caught.value, KeyboardInterrupt)
@@ -298,7 +310,7 @@ def test_stopped_by_a_signal_it_goes_on_as_if_it_had_not(
 @pytest.fixture
 def plain_loss(monkeypatch):
     """That of the disturbances, which must be the same to the bit."""
-    monkeypatch.setattr(fitting, "_objective", lambda data: RelativeL2())
+    monkeypatch.setattr(running, "objective_for", lambda settings, data: RelativeL2())
 
 
 class Trip(RelativeL2):
@@ -321,7 +333,7 @@ def test_stopped_by_an_error_it_goes_on_too(tmp_path, monkeypatch, plain_loss, s
     data = tiny.data("mesh")
     whole = quick(data, out=tmp_path / "whole", **settings)
     with monkeypatch.context() as during:
-        during.setattr(fitting, "_objective", lambda data: Trip(4))
+        during.setattr(running, "objective_for", lambda settings, data: Trip(4))
         with pytest.raises(RuntimeError, match="the disk is gone"):
             quick(data, out=tmp_path / "stopped", **settings)
     with pytest.raises(RunError, match="go on with a run that was stopped there by resume="):
@@ -331,7 +343,7 @@ def test_stopped_by_an_error_it_goes_on_too(tmp_path, monkeypatch, plain_loss, s
 
 
 def killed(path, data):
-    fitting._objective = lambda data: Kill(4, signal.SIGKILL)
+    running.objective_for = lambda settings, data: Kill(4, signal.SIGKILL)
     torch.set_num_threads(1)
     quick(data, out=path, **STOPPED)
 
@@ -357,8 +369,44 @@ def test_a_finished_run_can_be_resumed_and_stays_as_it_is(tmp_path):
         assert first.scores == again.scores  # on the same samples, drawn by the same seed
 
 
+def test_a_fit_that_was_stopped_is_loaded_like_any_run(tmp_path, monkeypatch):
+    data = tiny.data("mesh", 31)
+    with monkeypatch.context() as during:
+        during.setattr(running, "objective_for", lambda settings, data: Kill(5, signal.SIGINT))
+        with pytest.raises(Interrupted):
+            quick(data, out=tmp_path / "model", **STOPPED)
+    for path in (tmp_path / "model", tmp_path / "model" / "training"):
+        model = ipot.load(path, device="cpu")
+        assert model.predict(points=X, values=tiny.waves(2, X)[0]).shape == (2, len(X))
+        assert model.about["samples"] == {"train": 11, "validation": 10, "held out": 10}
+        assert model.problem is None
+
+
+def test_a_run_is_started_or_goes_on(tmp_path):
+    data = tiny.data("mesh")
+    first = quick(data, out=tmp_path / "model", or_resume=True)
+    again = quick(data, out=tmp_path / "model", or_resume=True)
+    assert same(first, again)
+    with pytest.raises(RunError, match=r"training\.epochs is another"):
+        quick(data, out=tmp_path / "model", or_resume=True, epochs=3)
+
+
+def test_a_fit_starts_from_the_weights_of_another(tmp_path):
+    data = tiny.data("mesh")
+    first = quick(data, out=tmp_path / "one")
+    later = {"training": {"learning_rate": 1e-12}, "model": None, "epochs": 1}
+    second = quick(data, out=tmp_path / "two", start_from=tmp_path / "one", seed=1, **later)
+    assert second.config == first.config  # though it is not what would be chosen for these data
+    for name, tensor in weights(first).items():
+        torch.testing.assert_close(weights(second)[name], tensor)
+    with pytest.raises(RunError, match=r"start_from is another"):
+        quick(data, resume=tmp_path / "two", start_from=tmp_path / "two", **later)
+    with pytest.raises(RunError, match=r"cannot start from that \(other .*outputs"):
+        quick(tiny.data("channels"), start_from=tmp_path / "one", model=None)
+
+
 def test_without_a_folder_nothing_is_kept(monkeypatch):
-    monkeypatch.setattr(fitting, "_objective", lambda data: Kill(1, signal.SIGINT))
+    monkeypatch.setattr(running, "objective_for", lambda settings, data: Kill(1, signal.SIGINT))
     with pytest.raises(Interrupted, match=r"nothing is kept, since no out=\.\.\. was given"):
         quick(tiny.data("mesh"))
 
@@ -392,7 +440,7 @@ def test_what_cannot_be_gone_on_with(tmp_path, monkeypatch):
     with pytest.raises(RunError, match="are two folders: give one"):
         quick(data, resume=folder, out=tmp_path / "other")
     config = folder / "training" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"kind": "another"}))
+    shutil.copy(Path(__file__).parents[1] / "saved" / "old" / "run" / "config.json", config)
     with pytest.raises(RunError, match=r"is not a run of `ipot\.fit`"):
         quick(data, resume=folder)
 
@@ -410,7 +458,8 @@ def test_a_run_far_from_the_origin_of_before_origins_were_told_apart_goes_on(tmp
     content = json.loads(file.read_text())
     with pytest.raises(RunError, match="data"):
         quick(other, resume=tmp_path / "model")
-    file.write_text(json.dumps(content | {"data": fingerprint(data, origins=False)}))
+    content["problem"]["fingerprint"] = fingerprint(data, origins=False)
+    file.write_text(json.dumps(content))
     quick(data, resume=tmp_path / "model")
 
 

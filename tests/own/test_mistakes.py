@@ -12,10 +12,11 @@ import ipot
 from ipot.device import choose
 from ipot.errors import DataError, IpotError, RunError, UnknownName, Unsupported
 from ipot.own import fit as fitting
-from ipot.own.fit_run import start_fit, working_folder
+from ipot.own.folder import working_folder
 from ipot.own.sizing import plan
-from ipot.run_folder import Run
-from ipot.surrogate.loading import TRAINING
+from ipot.recipes.experiment import Data, Experiment
+from ipot.recipes.own_data import OWN_DATA, OwnData, split
+from ipot.run_folder import TRAINING, Run
 
 from . import tiny
 
@@ -116,7 +117,7 @@ def test_folders_of_a_fit_that_are_none(name, path, message):
     ids=lambda part: str(part) if isinstance(part, dict) else "",
 )
 def test_settings_of_a_fit_are_refused_before_data_are_read(monkeypatch, changes, message):
-    monkeypatch.setattr(fitting, "working_folder", lambda *a: pytest.fail("work has begun"))
+    monkeypatch.setattr(fitting, "working_folder", lambda *a, **k: pytest.fail("work has begun"))
     with pytest.raises(IpotError) as caught:
         tiny.quick("nowhere", **changes)
     assert message in str(caught.value)
@@ -125,6 +126,19 @@ def test_settings_of_a_fit_are_refused_before_data_are_read(monkeypatch, changes
 def test_an_argument_like_no_other_is_refused_with_those_that_are():
     with pytest.raises(UnknownName, match=r"no argument 'xyz'\. .* takes besides: every, geograph"):
         tiny.quick(tiny.data("mesh"), xyz=3)
+
+
+def begin(folder, found, data):
+    """The run folder of a fit that has just begun."""
+    parts = split(data, 0)
+    settings = Experiment(
+        problem=OwnData.of(data, parts),
+        model=found.model,
+        training=found.training,
+        data=Data(**parts.counts()),
+        problem_name=OWN_DATA,
+    )
+    Run.create(folder / TRAINING, settings.as_dict())
 
 
 @pytest.mark.plain
@@ -139,7 +153,7 @@ def test_settings_of_numpy_are_as_good_as_others(tmp_path):
     found = plan(data, device=CPU, model=model, training=training, **given)
     assert (found.model.width, found.model.bins, found.model.max_frequency) == (16, (3,), (8.0,))
     assert (found.training.clip, found.training.learning_rate) == (None, 0.5)
-    start_fit(Run(tmp_path / TRAINING), found, data, preset="default", seed=0)
+    begin(tmp_path, found, data)
 
 
 @pytest.mark.plain
@@ -184,23 +198,22 @@ def begun(folder):
     """What a fit leaves behind that was stopped before its first checkpoint."""
     data = tiny.data("mesh")
     found = plan(data, device=CPU, model=tiny.TINY, epochs=1)
-    start_fit(Run(folder / TRAINING), found, data, preset="default", seed=0)
+    begin(folder, found, data)
 
 
 @pytest.mark.parametrize("name", ["run", "training"])
-def test_a_run_that_was_stopped_is_no_model_yet(tmp_path, name):
+def test_a_fit_without_weights_is_no_model_yet(tmp_path, name):
     folder = tmp_path / name
     begun(folder)
     for path in (folder, folder / TRAINING):
-        with pytest.raises(RunError) as caught:
+        with pytest.raises(RunError, match="the run has not been saved yet"):
             ipot.load(path, device="cpu")
-        assert f"{folder} holds a run that was stopped" in str(caught.value)
-        assert f"go on with ipot.fit(data, resume={str(folder)!r})" in str(caught.value)
+    with pytest.raises(RunError, match="data of your own, which are not in it: go on with") as told:
+        ipot.resume(folder / TRAINING, device="cpu")
+    assert f"ipot.fit(data, resume={str(folder)!r})" in str(told.value)
 
 
-def test_the_run_of_a_saved_model_names_the_model(tmp_path):
+def test_the_run_beside_a_saved_model_is_not_loaded_in_its_place(tmp_path):
     begun(tmp_path / "run")
     folder = built("mesh").save(tmp_path / "run")
     ipot.load(folder, device="cpu")
-    with pytest.raises(RunError, match=f"the run that a saved model comes from: load {folder}$"):
-        ipot.load(folder / TRAINING, device="cpu")

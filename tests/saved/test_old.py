@@ -4,9 +4,11 @@ import logging
 
 import numpy as np
 import pytest
+from own import tiny
 
 import ipot
 from ipot.data.store import Store
+from ipot.errors import RunError
 from ipot.recipes.running import ended, restore, resume
 from ipot.run_folder import Run
 from ipot.saved.folder import read_folder
@@ -50,3 +52,34 @@ def test_a_run_of_before_goes_on(tmp_path, monkeypatch):
     result = resume(folder, device="cpu", store=Store(tmp_path / "data"), quiet=True)
     assert (result.epochs, result.steps) == (3, 6)
     assert restore(folder)[1].training.epochs == 3
+
+
+def test_a_fit_of_before_goes_on_to_the_same_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal, "_tensorboard", lambda folder: None)
+    folder, data = copied("fit_stopped", tmp_path / "fit"), tiny.data("mesh", 12)
+    with pytest.raises(RunError, match=r"trained on other data than these"):
+        ipot.fit(tiny.data("mesh", 13), resume=folder, device="cpu", quiet=True)
+    with pytest.raises(RunError, match=r"training\.epochs is another"):
+        ipot.fit(data, resume=folder, epochs=3, device="cpu", quiet=True)
+    found = ipot.fit(data, resume=folder, device="cpu", quiet=True)
+    whole = ipot.load(HERE / "fit", device="cpu")
+    assert found.about["samples"] == whole.about["samples"]
+    assert found.scores["validation"] == pytest.approx(whole.scores["validation"], rel=1e-4)
+    for name, tensor in whole.model.state_dict().items():
+        np.testing.assert_allclose(found.model.state_dict()[name], tensor, atol=1e-4)
+    assert ipot.load(folder, device="cpu").spec == whole.spec
+
+
+def test_a_fit_of_before_that_was_stopped_says_how_to_end_it():
+    for path in (HERE / "fit_stopped", HERE / "fit_stopped" / "training"):
+        with pytest.raises(RunError, match=r"a fit of an earlier release.*resume=.*fit_stopped'"):
+            ipot.load(path, device="cpu")
+
+
+def test_a_finished_fit_of_before_can_be_resumed(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal, "_tensorboard", lambda folder: None)
+    folder = copied("fit", tmp_path / "fit")
+    before = ipot.load(folder, device="cpu")
+    found = ipot.fit(tiny.data("mesh", 12), resume=folder, device="cpu", quiet=True)
+    for name, tensor in before.model.state_dict().items():
+        assert np.array_equal(found.model.state_dict()[name], tensor)

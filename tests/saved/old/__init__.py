@@ -1,8 +1,9 @@
-"""A saved model and a run of 0.1.0, written before there were checksums, and copies of them.
+"""Saved models and runs of 0.1.0, written before there were checksums, and copies of them.
 
 They stay as they are: what was written once is read for ever. `saved` is the model of
 `saved.folders` with a width of 4; `run` is `ipot train darcy` with a width of 4, two epochs and
-four samples.
+four samples. `fit` and `fit_stopped` are `ipot.fit` of `own.tiny`'s mesh with a width of 4, whose
+run had a config.json of its own form: one has ended, the other was stopped on its way.
 """
 
 import json
