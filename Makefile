@@ -29,8 +29,9 @@ check: $(VENV)/.dev docs   ## format, lint, types, import layers, documentation
 	$(BIN)/pyrefly check
 	$(BIN)/lint-imports
 
-# Two sessions: shapes are checked by a hook that torch.compile cannot trace through, that raises
-# errors of its own where some tests look for ours, and that doubles the time of long tests.
+# Two sessions, and no test is in both (tests/conftest.py says which is where). The first has every function that
+# names shapes check them. The second has what that check hides or hinders: torch.compile cannot trace through it, it raises
+# before errors of ours, it would wrap Triton's kernels, and it triples the time of runs by files and commands.
 tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m "not (compile or plain or slow)" --jaxtyping-packages=ipot,beartype.beartype
 	$(BIN)/python -m pytest -n 2 -m "(compile or plain) and not slow"
@@ -47,6 +48,7 @@ slow: $(VENV)/.dev    ## the slow tests: published statistics and larger sizes, 
 
 docs: $(VENV)/.docs   ## the documentation as pages, in docs/_build
 	$(BIN)/python tools/draw_house.py docs/house
+	$(BIN)/python tools/accuracy_tables.py --check
 	$(BIN)/sphinx-build -W -q docs docs/_build
 	@echo "open docs/_build/index.html"
 

@@ -2,7 +2,9 @@
 
 import gc
 import os
+import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,34 +25,84 @@ torch.set_num_threads(1)
 settings.register_profile("ipot", deadline=None, max_examples=30)
 settings.load_profile("ipot")
 
+CHECKED = (
+    "accelerate",
+    *(f"contracts/test_{name}.py" for name in ("models", "symmetries")),
+    *(f"data/test_{name}.py" for name in ("dataset", "fill", "packed", "statistics", "views")),
+    *(f"evaluation/test_{name}.py" for name in ("conformal", "evaluate", "interpolation")),
+    *(f"evaluation/test_{name}.py" for name in ("metrics", "predict")),
+    *("models", "nn", "problems", "solvers", "surrogate/test_encoded.py"),
+    *("test_samples.py", "test_spec.py", "test_symmetry.py"),
+    *(f"training/test_{name}.py" for name in ("checkpoint", "draws", "execution")),
+    *(f"training/test_{name}.py" for name in ("joined_parameters", "objective", "optimizer")),
+    *(f"training/test_{name}.py" for name in ("settings", "step", "unroll", "waiting")),
+)
+"""Folders and files whose tests run with the check of shapes: those that hand tensors to what says
+of what shape they must be. The others come to the same functions through files and commands, and a
+run of the whole road under the check takes three times as long and finds no shape that is new."""
+
 UNCHECKED = (
-    *("bench", "campaign", "commands", "distributed", "docs", "kernels", "recipes"),
-    *(f"native/test_{name}.py" for name in ("build", "kept")),
-    *(f"own/test_{name}.py" for name in ("fit", "numbers")),
+    # The hook would wrap Triton's kernels themselves.
+    *(f"accelerate/{name}" for name in ("cuda", "test_contract.py", "test_parity.py")),
+    *(f"accelerate/{name}" for name in ("test_operators.py", "test_absorbed.py")),
+    *(f"accelerate/cpu/test_{name}.py" for name in ("build", "library_cache")),
     # Tests of the problems airfoil, plasticity and shallow_water check the shapes in these.
     *(f"solvers/test_{name}.py" for name in ("euler", "forging", "shallow_water")),
-    *(f"training/test_{name}.py" for name in ("diverged", "fallback", "joined_runs", "learning")),
-    *(f"training/test_{name}.py" for name in ("patience", "resume", "schedule", "signals")),
-    "training/test_validation.py",
 )
-"""Folders and files whose tests run for long what quicker ones check the shapes of. The check more
-than doubles their time, so they run without it."""
+"""Those among them that run without: the check more than doubles their time, and quicker tests
+show it the same functions."""
+
+HERE = Path(__file__).parent
+APART = re.compile(r"mark\.(compile|plain)")
+
+
+@cache
+def _checked(path: Path) -> bool:
+    """Whether tests of a file run with the check, as far as they have no mark of their own."""
+
+    def among(names: tuple[str, ...]) -> bool:
+        return any(path.is_relative_to(HERE / name) for name in names)
+
+    return among(CHECKED) and not among(UNCHECKED)
+
+
+def pytest_configure() -> None:
+    """A file that has moved would change its session without a word."""
+    gone = [name for name in (*CHECKED, *UNCHECKED) if not (HERE / name).exists()]
+    if gone:
+        raise pytest.UsageError(f"tests/conftest.py names {gone}, which are not there any more")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Whether a session has nothing to do with a file: importing all of them in both sessions, and
+    on each core, takes a minute."""
+    if not collection_path.name.startswith("test_") or collection_path.is_dir():
+        return None
+    if config.getoption("jaxtyping_packages"):
+        return not _checked(collection_path) or None
+    if config.getoption("markexpr").startswith("(compile or plain)"):
+        return (_checked(collection_path) and not APART.search(collection_path.read_text())) or None
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave some folders and files to the session without the check, and begin with the compiled
     tests: a minute in one process at the end would leave the other one without work."""
-    here = Path(__file__).parent
-    unchecked = [here / name for name in UNCHECKED]
     for item in items:
-        if any(item.path.is_relative_to(path) for path in unchecked):
+        if not _checked(item.path):
             item.add_marker(pytest.mark.plain)
     items.sort(key=lambda item: item.get_closest_marker("compile") is None)
 
 
+def pytest_collection() -> None:
+    """While tests are collected there is no garbage, and looking for it takes seconds."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Ten thousand tests and all modules stay to the end: looking for garbage among them takes half
+    """Thousands of tests and all modules stay to the end: looking for garbage among them takes half
     a second each time that memory is released."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
@@ -58,6 +110,14 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Modules in C++ complain of what they find at the end of the process."""
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _only_what_is_new_is_searched() -> None:
+    """What tests before have imported (a compiler, say) stays, too: with it a search for garbage
+    takes a third of a second, and measurements search before each of their calls."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -86,7 +146,7 @@ def traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def backend() -> str:
     """For `torch.compile` of single functions: on a GPU to the end, elsewhere only traced. C++ is
-    made of a graph with an operator of ours in `tests/native/test_attention.py`."""
+    made of a graph with an operator of ours in `tests/accelerate/cpu/test_attention.py`."""
     return "inductor" if torch.cuda.is_available() else "aot_eager"
 
 

@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from ipot.models.deeponet import DeepONet
     from ipot.models.dino import DINo
     from ipot.models.ffno import FFNO
+    from ipot.models.flare import FLARE
     from ipot.models.fno import FNO
     from ipot.models.ipot import IPOT
     from ipot.models.lno import LNO
+    from ipot.models.lrsa import LRSA
     from ipot.models.meshgraphnet import MeshGraphNet
     from ipot.models.oformer import OFormer
     from ipot.models.perceiver_io import PerceiverIO
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FFNO",
+    "FLARE",
     "FNO",
     "IPOT",
     "LNO",
+    "LRSA",
     "DINo",
     "DeepONet",
     "MeshGraphNet",

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from ipot.bench import measuring
+from ipot.bench import infer, measuring
 from ipot.bench.rows import Row
 from ipot.cli import main
 from ipot.commands import bench
@@ -18,6 +18,9 @@ QUICK = ["--small", "--seconds", "0.001", "--device", "cpu"]
 @pytest.fixture(autouse=True)
 def quick_ceilings(monkeypatch):
     monkeypatch.setitem(measuring.SIZES, "cpu", (1000, 10))
+    monkeypatch.setattr(
+        infer, "SOME", 64
+    )  # kernels for a GPU, which are interpreted here, take bf16
 
 
 def measured(tmp_path, *arguments):

@@ -87,6 +87,10 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "points": {"slices": 4, "reference": 0, "projection": "points"},
         "grid": {"slices": 4, "reference": 0, "projection": "grid"},
     },
+    "lrsa": {
+        "default": {"reference": 3},
+        "points": {"reference": 0, "mixing": "points"},
+    },
     "perceiver_io": {
         "default": {},
         "repeated": {"repeats": 2, "cross_heads": 1, "feed_forward": 2},

@@ -21,6 +21,8 @@ SMALL = {
     "LNO": {"width": 16, "modes": 6, "blocks": 1, "heads": 2},
     "OFormer": {},
     "Transolver": {"width": 16, "blocks": 1, "heads": 2},
+    "FLARE": {"width": 16, "blocks": 1, "heads": 2, "latents": 6},
+    "LRSA": {"width": 16, "blocks": 1, "heads": 2, "latents": 6},
     "FNO": {},
     "FFNO": {},
     "DeepONet": {},
@@ -53,7 +55,7 @@ def test_every_system_is_trained_on_plain_tensors(name):
     kind, grid, steps = getattr(models, name), (8, 8), {}
     if name in ("FNO", "DeepONet"):
         steps = {"shape": grid}
-    elif name in ("Transolver", "MeshGraphNet"):
+    elif name in ("Transolver", "FLARE", "LRSA", "MeshGraphNet"):
         steps = {"same_points": True}
     model = kind.for_tensors(SQUARE, inputs=2, outputs=3, **steps, **SMALL[name])
     axes = torch.linspace(0, 1, 8)
@@ -66,7 +68,9 @@ def test_every_system_is_trained_on_plain_tensors(name):
     assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
 
 
-@pytest.mark.parametrize("name", ["FNO", "DeepONet", "Transolver", "MeshGraphNet", "DINo"])
+@pytest.mark.parametrize(
+    "name", ["FNO", "DeepONet", "Transolver", "FLARE", "LRSA", "MeshGraphNet", "DINo"]
+)
 def test_a_system_that_lacks_something_says_so(name):
     kind = getattr(models, name)
     with pytest.raises(Unsupported, match=f"{name} needs .*"):

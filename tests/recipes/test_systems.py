@@ -48,7 +48,7 @@ def test_a_row_builds_or_says_what_is_missing(system, problem, preset):
     except Unsupported:
         assert row is None, "a row for a problem that the system cannot do"
     if preset == "default":
-        assert settings.training.schedule == "cosine"
+        assert settings.training.schedule in ("cosine", "one-cycle")
         assert settings.training.clip is not None
 
 
@@ -62,7 +62,24 @@ def test_the_published_schedule_is_kept_by_its_preset():
     fno = experiment("darcy", "fno", "paper").training
     assert (fno.epochs, fno.batch, fno.schedule, fno.step_epochs) == (500, 20, "step", 100)
     transolver = experiment("darcy", "transolver").training
-    assert (transolver.batch, transolver.clip, transolver.schedule) == (4, 0.1, "cosine")
+    assert (transolver.batch, transolver.clip, transolver.schedule) == (4, 0.1, "one-cycle")
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+@pytest.mark.parametrize(
+    ("system", "facts"),
+    [
+        ("transolver", {"warmup": 0.3, "gradient_loss": 0.2, "batch": 4, "precision": "float32"}),
+        ("lno", {"warmup": 0.2, "gradient_loss": 0.0, "clip": 1000.0, "weight_decay": 5e-5}),
+        ("oformer", {"warmup": 0.2, "gradient_loss": 0.1, "batch": 8, "learning_rate": 8e-4}),
+        ("flare", {"warmup": 0.1, "gradient_loss": 0.0, "batch": 2, "learning_rate": 1e-3}),
+        ("lrsa", {"warmup": 0.3, "gradient_loss": 0.2, "batch": 4, "precision": "auto"}),
+    ],
+)
+def test_rivals_on_darcy_have_the_losses_and_schedules_of_their_papers(system, facts, preset):
+    training = experiment("darcy", system, preset).training
+    assert training.schedule == "one-cycle"
+    assert {name: getattr(training, name) for name in facts} == facts
 
 
 @pytest.mark.parametrize("system", registry.names("models"))
