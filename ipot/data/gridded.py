@@ -116,6 +116,8 @@ def _check(path: Path, kind: str, parameter: int | None) -> None:
     """What must be true of a file before its library opens it, and a first reading."""
     if kind == "netCDF":
         trial.tried("ipot.data.guard.netcdf:look", path)
+        # And as xarray reads it, which asks netCDF4 for other things than a plain reading does.
+        trial.tried("ipot.data.gridded:look", path, kind, parameter)
         return
     size = None
     if kind == "GRIB":

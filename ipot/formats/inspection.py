@@ -305,6 +305,11 @@ def _looked_at(field: Field, array: Any) -> tuple[Variable, list[str]]:
         notes.append(f"{field.name}: ranges are those of {len(wanted)} of {count} frames")
     low, high, total, number, missing = np.inf, -np.inf, 0.0, 0, 0
     for _, frame in field.read(wanted):
+        if frame.dtype.kind not in "fiub":
+            raise DataError(
+                f"{shown(field.name)} says that it holds numbers and gives {frame.dtype}: the file "
+                "is damaged, write or fetch it again"
+            )
         finite = frame[np.isfinite(frame)]
         missing += frame.size - finite.size
         if finite.size:

@@ -22,8 +22,9 @@ import shlex
 import shutil
 import signal
 import subprocess
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+import time
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from ipot import lock
@@ -56,6 +57,8 @@ FLAGS = (
 )
 SECONDS = 120.0
 """That a compiler may take for a part; for all of them it needs about ten."""
+PAUSE = 0.01
+"""Seconds between two looks at them."""
 OFF = "IPOT_NATIVE"
 """Set to 0, this variable of the environment leaves the library out."""
 
@@ -167,63 +170,60 @@ def _compile(target: Path, *more: str) -> None:
         for source, made in zip(SOURCES, objects, strict=True)
     ]
     running = _Running(target.parent)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        try:
-            left = {pool.submit(running, part) for part in parts}
-            while left:
-                # With pauses: an interrupt that comes as Python begins to wait does not wake it.
-                done, left = wait(left, timeout=0.1, return_when=FIRST_EXCEPTION)
-                for part in done:
-                    part.result()
-        except BaseException:  # Ctrl-C, or one of them failed: the others need not go on
-            running.stop()
-            raise
     try:
-        running([*command, str(target), *objects])
-    except BaseException:
+        running(parts)
+        running([[*command, str(target), *objects]])
+    except BaseException:  # Ctrl-C, or one of them failed: the others need not go on
         running.stop()
         raise
 
 
 class _Running:
-    """Compilers at work, none of which outlives its caller's interest."""
+    """Compilers at work side by side, none of which outlives its caller's interest.
+
+    No thread waits for them: an interrupt that reached Python between two steps of starting or
+    joining a thread could leave this process waiting for ever.
+    """
 
     def __init__(self, folder: Path) -> None:
+        self._folder, self._numbers = folder, count()
         # Their temporary files lie with the parts, and are gone with them.
         self._environment = {**os.environ, "TMPDIR": str(folder)}
-        self._processes: set[subprocess.Popen[bytes]] = set()
-        self._stopped = False
+        self._processes: dict[subprocess.Popen[bytes], Path] = {}
 
-    def __call__(self, command: list[str]) -> None:
-        """Run a compiler to its end."""
-        if self._stopped:
-            return
-        # In a group of its own: Ctrl-C reaches this process, which ends them, and not half of them.
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self._environment,
-            start_new_session=True,
-        )
-        self._processes.add(process)
-        try:
-            if self._stopped:  # meanwhile
-                self._kill(process)
-            output, words = process.communicate(timeout=SECONDS)
-        except BaseException:
-            self._kill(process)
-            raise
-        finally:
-            self._processes.discard(process)
-        if process.returncode:
-            raise subprocess.CalledProcessError(process.returncode, command, output, words)
+    def __call__(self, commands: list[list[str]]) -> None:
+        """Run compilers to their end, as many at a time as there are processors."""
+        left, end = list(commands), time.monotonic() + SECONDS
+        while left or self._processes:
+            while left and len(self._processes) < (os.cpu_count() or 1):
+                self._start(left.pop(0))
+            for process in [p for p in self._processes if p.poll() is not None]:
+                words = self._processes.pop(process)
+                if code := process.returncode:
+                    raise subprocess.CalledProcessError(
+                        code, process.args, stderr=words.read_bytes()
+                    )
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired(commands[0], SECONDS)
+            time.sleep(PAUSE)
+
+    def _start(self, command: list[str]) -> None:
+        said = self._folder / f"{next(self._numbers)}.said"
+        with open(said, "wb") as words:
+            # In a group of its own: Ctrl-C reaches this process, which ends them, not half of them.
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=words,
+                env=self._environment,
+                start_new_session=True,
+            )
+        self._processes[process] = said
 
     def stop(self) -> None:
-        """End all of them; those that wait for their turn do not begin."""
-        self._stopped = True
-        for process in [*self._processes]:
+        """End all of them."""
+        for process in self._processes:
             self._kill(process)
 
     @staticmethod
