@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ipot.accelerate.projected import Ready
 from ipot.accelerate.shared_mesh import Split
-from ipot.accelerate.target import Target
+from ipot.accelerate.twins import Target
 
 STREAMED = 1 << 19
 """Rows of inputs (samples times points) beyond which they are worth taking in chunks."""

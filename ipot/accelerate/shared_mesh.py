@@ -27,9 +27,8 @@ from ipot.accelerate.attention import goes_native
 from ipot.accelerate.cpu import halves
 from ipot.accelerate.cpu import mesh as native
 from ipot.accelerate.cpu.interface import readable, rounds
-from ipot.accelerate.fixed_mesh import Known
-from ipot.accelerate.folded import product
-from ipot.accelerate.target import Target
+from ipot.accelerate.fixed_mesh import Known, product
+from ipot.accelerate.twins import Target
 
 
 class Split(NamedTuple):

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from ipot.accelerate import for_answers
 from ipot.accelerate.operators import decoded_at_once, encode
-from ipot.accelerate.replay import replayed
 from ipot.data.dataset import Dataset
 from ipot.device import out_of_memory
 from ipot.errors import DataError
@@ -54,7 +53,9 @@ def predict(
     if rows is not None and rows < 1:
         raise DataError(f"rows must be at least 1, got {rows}")
     home = _Home.of(model, batch)
-    if rows is None and out is None and home.holds(batch):
+    if rows is None and out is None and _may_replay(home) and home.holds(batch):
+        from ipot.accelerate.replay import replayed
+
         # Accelerated where it is captured and not before: a replay of a small question takes less
         # time than finding out whether the model has changed.
         answer = replayed(
@@ -67,6 +68,11 @@ def predict(
     # Around this and not around what is captured: a graph that does not fit is done without.
     with _room(_most(rows)):
         return _predict(for_answers(model), batch, home, rows, out, finite=finite)
+
+
+def _may_replay(home: _Home) -> bool:
+    """True if answers are captured and replayed there."""
+    return home.device.type == "cuda"
 
 
 def _most(rows: int | None) -> int:

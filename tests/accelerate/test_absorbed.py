@@ -9,8 +9,8 @@ from torch import nn
 
 from ipot.accelerate import accelerate, cuda, folded
 from ipot.nn.attention import MultiHead
-from ipot.nn.fourier import FourierFeatures
 from ipot.nn.latent import QueryDecoder
+from ipot.nn.points import FourierFeatures
 
 from .models import shuffled
 
