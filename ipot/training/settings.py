@@ -50,6 +50,9 @@ class Training:
     starting from true frames. 1 is teacher forcing, None the whole rollout."""
     pieces: int | None = None
     """How many pieces of each trajectory a step takes, drawn anew; None takes them all."""
+    change: bool = False
+    """Answer with the change since the last input frame, which is added to it: interpolated where
+    queries are not the input points. For problems with past frames among their inputs."""
     augment: bool = False
     """Turn every sample by a random symmetry of the problem."""
     precision: Literal["auto", "float32", "bf16", "float64"] = "auto"
