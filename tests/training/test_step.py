@@ -204,10 +204,10 @@ def test_a_layer_that_is_not_training_stays_so():
     one, _ = make("eager", network=network)
     twin = one.model
     assert twin is not network
-    assert not twin.decoder.training
+    assert not twin.inner.decoder.training
     network.train()
-    network.decoder.eval()
+    network.inner.decoder.eval()
     one(one.draws(0), 0, 1e-3)
     for name, layer in twin.named_modules():
-        assert layer.training == (not name.startswith("decoder")), name
-    assert not any(layer.training for layer in network.decoder.modules())
+        assert layer.training == (not name.startswith("inner.decoder")), name
+    assert not any(layer.training for layer in network.inner.decoder.modules())
