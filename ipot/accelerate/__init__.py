@@ -1,5 +1,5 @@
-"""The same model, quicker: `accelerate` takes a model and returns the same function of the same
-parameters, for its device, for a precision, for training or for answering.
+"""Faster versions of models: `accelerate` takes a model and returns the same function of the same
+parameters, for its device, for a precision, for training or for inference.
 
     quick = accelerate(model, training=True)
     quick(batch)                              # what model(batch) is, up to rounding
@@ -39,7 +39,7 @@ _made: WeakKeyDictionary[nn.Module, dict[Any, tuple[Any, Any]]] = WeakKeyDiction
 
 
 def accelerate(model: M, *, training: bool = False, attention: str = "auto") -> M:
-    """The same function of the same parameters, quicker on the device that they are on.
+    """A faster version of a model on the device of its parameters, which both share.
 
     Products are computed in the model's own precision, or in that of autocast where it is on now;
     with `training` gradients can be asked for. `attention` forces one way to compute it, for tests

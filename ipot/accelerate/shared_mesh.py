@@ -105,7 +105,8 @@ def _differentiated(*tensors: Tensor) -> bool:
 def _sample_by_sample(
     shared: Tensor, mean: Tensor, scale: Tensor, value: Tensor, weight: Tensor, offset: Tensor
 ) -> Tensor:
-    """The same in two passes for each sample, the first of which stays in a CPU's caches."""
+    """Tokens of a shared mesh, normalised and projected sample by sample in two passes; the
+    first stays in a CPU's caches."""
     channels = value.shape[-1]
     own = torch.cat([weight.sum(1, keepdim=True).neg(), weight[:, -channels:]], 1).T
     own = own.to(shared.dtype)

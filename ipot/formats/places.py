@@ -27,7 +27,7 @@ class Places:
 
     @classmethod
     def alike(cls, points: np.ndarray, used: tuple[str, ...], grid=None) -> Places:
-        """The same for all cases."""
+        """Places that all cases share."""
         return cls(lambda i: points, len(points), grid=grid, used=used)
 
     @property
