@@ -148,7 +148,7 @@ class Change(Wrapper):
                 f"--training.change is for systems that are trained by the error of their answers, "
                 f"and {inner.name} is not: leave it out"
             )
-        spec, self.replayable = inner.spec, False
+        spec = inner.spec
         self.around = Surroundings(spec.domain, spec.periods, shape=spec.shape)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
