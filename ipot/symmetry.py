@@ -271,8 +271,8 @@ def undo(answer: Tensor, batch: Batch, draws: Tensor, spec: Spec) -> Tensor:
 
 
 def elements(spec: Spec) -> Tensor:
-    """Some elements of all symmetries, (G, symmetries, DRAWS): all of a group of reflections, and of
-    one with shifts those by nothing and by a half. The first one changes nothing."""
+    """Elements of all symmetries to average over, (G, symmetries, DRAWS): all of a group of
+    reflections; of one with shifts those by nothing and by a half. The first changes nothing."""
     if not spec.symmetries:
         raise Unsupported(f"{spec.name} lists no symmetry to average over")
     coins = torch.tensor(list(product((0.0, 0.5), repeat=DRAWS)), dtype=torch.float64)
