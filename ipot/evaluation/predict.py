@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ipot import symmetry
 from ipot.accelerate import for_answers
 from ipot.accelerate.operators import decoded_at_once, encode
 from ipot.data.dataset import Dataset
@@ -103,17 +104,39 @@ def _predict(
     return whole
 
 
+def averaged(model: Operator, batch: Batch, *, finite: bool = False) -> Float[Tensor, "B T M K"]:
+    """The mean of the answers to a batch and to its mirror images, turned back: as many times the
+    work as the problem's symmetries have elements (`symmetry.elements`)."""
+    asked, total = replace(batch, targets=None), None
+    found = symmetry.elements(model.spec)
+    for element in found.to(batch.values.device):
+        draws = element.expand(batch.size, -1, -1)
+        turned = symmetry.apply(asked, draws, model.spec)
+        answer = predict(model, turned, finite=finite)
+        answer = symmetry.undo(answer, asked, draws, model.spec)
+        total = answer if total is None else total + answer
+    assert total is not None
+    return total / len(found)
+
+
 def predictions(
-    model: Operator, data: Dataset, *, batch: int, device: torch.device | str, finite: bool = False
+    model: Operator,
+    data: Dataset,
+    *,
+    batch: int,
+    device: torch.device | str,
+    finite: bool = False,
+    symmetric: bool = False,
 ) -> Iterator[tuple[Batch, Tensor]]:
-    """Every batch of a data set, in order, with the model's answer; see `predict` for `finite`."""
+    """Every batch of a data set, in order, with the model's answer, or where `symmetric` with the
+    mean over the problem's symmetries; see `predict` for `finite`."""
     if batch < 1:
         raise DataError(f"at least one sample at a time, got a batch of {batch}")
     home = device if not data.stacked else data[0].values.device
     for start in range(0, len(data), batch):
         index = torch.arange(start, min(start + batch, len(data)), device=home)
         piece = data.batch(index).to(device)
-        yield piece, predict(model, piece, finite=finite)
+        yield piece, (averaged if symmetric else predict)(model, piece, finite=finite)
 
 
 @dataclass(frozen=True)
