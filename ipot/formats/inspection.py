@@ -1,4 +1,4 @@
-"""What is in cases, arrays or trajectories: ranges, sizes, what is missing, what looks odd.
+"""What is in cases, arrays, trajectories or series: ranges, sizes, what is missing, what looks odd.
 
 Data are gone through in pieces, and of very much only a part, which is said.
 """
@@ -303,18 +303,16 @@ def _looked_at(field: Field, array: Any) -> tuple[Variable, list[str]]:
     if array.nbytes > WHOLE and count > LOOKED_AT:
         wanted = np.unique(np.linspace(0, count - 1, LOOKED_AT).round().astype(int))
         notes.append(f"{field.name}: ranges are those of {len(wanted)} of {count} frames")
-    low, high, total, number, missing = np.inf, -np.inf, 0.0, 0, 0
+    role = FIELD if field.frame else "static input"
+    tally = Tally(role)
     for _, frame in field.read(wanted):
         if frame.dtype.kind not in "fiub":
             raise DataError(
                 f"{shown(field.name)} says that it holds numbers and gives {frame.dtype}: the file "
                 "is damaged, write or fetch it again"
             )
-        finite = frame[np.isfinite(frame)]
-        missing += frame.size - finite.size
-        if finite.size:
-            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
-            total, number = total + float(finite.sum(dtype=np.float64)), number + finite.size
+        tally.add(frame)
+    missing = tally.missing
     seen = len(wanted) * field.points
     if missing == seen:
         notes.append(f"{field.name} has no value at all in what was looked at: leave it out")
@@ -323,13 +321,10 @@ def _looked_at(field: Field, array: Any) -> tuple[Variable, list[str]]:
             f"{field.name}: {100 * missing / seen:.2g} % of values are missing (NaN); such places "
             "are left out"
         )
-    elif low == high:
-        notes.append(f"{field.name} is {low:g} everywhere: there is nothing to learn from it")
-    found = _plain(array, "input or target" if field.frame else "static input")
-    found = replace(found, missing=missing)
-    if number:
-        found = replace(found, low=low, high=high, mean=total / number)
-    return found, notes
+    elif tally.low == tally.high:
+        notes.append(f"{field.name} is {tally.low:g} everywhere: there is nothing to learn from it")
+    plain = _plain(array, role)
+    return replace(tally.variable(plain.name, plain.shape, plain.units), dtype=plain.dtype), notes
 
 
 def _plain(array: Any, role: str) -> Variable:

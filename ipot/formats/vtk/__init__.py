@@ -19,7 +19,7 @@ import numpy as np
 from ipot.errors import DataError, shown
 from ipot.formats.detect import VTK, VTK_WRITTEN
 from ipot.formats.fields import Case
-from ipot.formats.inventory import Inventory, Variable
+from ipot.formats.inventory import FIELD, PARAMETER, PLACES, Inventory, Tally, Variable
 from ipot.formats.limits import require_file
 from ipot.formats.vtk.encoding import NeedsVtk
 from ipot.formats.vtk.library import read_other
@@ -52,13 +52,13 @@ def inspect_vtk(path: str | os.PathLike[str]) -> Inventory:
     found = _find(Path(path))
     case = found.case
     rows, cells = len(case.points), 0 if case.mesh is None else len(case.mesh)
-    variables = [_variable("points", "places", case.points, f"{rows} points", found)]
+    variables = [_variable("points", PLACES, case.points, f"{rows} points", found)]
     for name, array in case.fields.items():
-        variables.append(_variable(name, "input or target", array, f"{rows} points", found))
+        variables.append(_variable(name, FIELD, array, f"{rows} points", found))
     for name, array in case.cell_fields.items():
-        variables.append(_variable(name, "input or target", array, f"{cells} cells", found))
+        variables.append(_variable(name, FIELD, array, f"{cells} cells", found))
     for name, array in case.parameters.items():
-        role = "time" if name in TIME else "parameter"
+        role = "time" if name in TIME else PARAMETER
         variables.append(_variable(name, role, array, f"{len(array)} numbers", found))
     return Inventory(
         path=str(path),
@@ -114,19 +114,9 @@ def _variable(name: str, role: str, array: np.ndarray, rows: str, found: Found) 
     shape = rows if width == 1 else f"{rows} x {width}"
     if named := found.components.get(name):
         shape += f" ({', '.join(named)})"
-    values = array[np.isfinite(array)] if array.dtype.kind == "f" else array.ravel()
-    some = values.size > 0
-    return Variable(
-        name=name,
-        role=role,
-        shape=shape,
-        dtype=str(array.dtype),
-        low=float(values.min()) if some else None,
-        high=float(values.max()) if some else None,
-        mean=float(values.mean(dtype=np.float64)) if some else None,
-        missing=_missing(array),
-        units=found.case.units.get(name, ""),
-    )
+    tally = Tally(role)
+    tally.add(array)
+    return tally.variable(name, shape, found.case.units.get(name, ""))
 
 
 def _missing(array: np.ndarray) -> int:
