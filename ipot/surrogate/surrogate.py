@@ -83,7 +83,7 @@ class Surrogate:
     def of_experiment(cls, model: Operator, settings: Experiment, **facts: Any) -> Surrogate:
         """The model of a run: of data of one's own, with what is known of these; of a built-in
         problem with its settings, and answers that always are (T, M, K)."""
-        data, spec = settings.problem, settings.problem.spec
+        data, spec = settings.problem, settings.spec
         if isinstance(data, OwnData):
             if facts.get("series") is None and data.series is not None:
                 facts["series"] = Series.from_dict(data.series)

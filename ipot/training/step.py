@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -77,7 +78,7 @@ class Step:
         if world.size > 1:
             ids = [torch.cuda.current_device()] if device.type == "cuda" else None
             self.model = DistributedDataParallel(quick, device_ids=ids)
-        self._graphs: dict[int | None, tuple[Draw, Callable[[], None]]] = {}
+        self._graphs: dict[Any, tuple[Draw, Callable[[], None]]] = {}
         self._one: Tensor | None = None
 
     def __call__(self, work: Draw | Batch, number: int, rate: float) -> None:
@@ -195,7 +196,7 @@ class Step:
 
             replay = recorded(work, rehearsals=WARM_UP, before=self._forget, pool=pool)
             self._forget()
-            self._graphs[draw.box] = draw, replay
+            self._graphs[draw.sizes] = draw, replay
 
     def _touched(self) -> Iterator[Tensor]:
         """All that a step changes, except the optimiser's state."""
@@ -208,7 +209,7 @@ class Step:
             self._work(work.to(self.device, non_blocking=True))
         elif self.mode == "graph":
             # The graph reads its choices from tensors of its own.
-            static, replay = self._graphs[work.box]
+            static, replay = self._graphs[work.sizes]
             static.copy_(work)
             replay()
             # A replay changes weights behind torch's back; whoever keeps something that was made

@@ -22,7 +22,7 @@ from ipot.training import checkpoint
 from ipot.training.checkpoint import BestWeights, Result, Resumable, State
 from ipot.training.distributed import World
 from ipot.training.draws import Draw, Draws, RaggedSteps, ahead
-from ipot.training.execution import choose, placed, precision_for
+from ipot.training.execution import choose, placed, precision_for, refuse_fewer_points
 from ipot.training.gradients import refuse_gradients
 from ipot.training.journal import Journal, Progress, Speed, duration
 from ipot.training.objective import Objective, RelativeL2, with_gradients
@@ -84,6 +84,7 @@ class Trainer:
         world: World,
     ) -> None:
         refuse_gradients(settings)
+        refuse_fewer_points(model, settings)
         objective = with_gradients(objective, settings.gradient_loss, model.spec)
         self.settings, self.folder, self.device, self.world = settings, run, device, world
         self._screen: Progress | None = None
