@@ -101,7 +101,8 @@ def _seen_together(group: list[Latent]) -> tuple[SeenPoints | None, Tensor | Non
     count = len(group)
     points = first.points if len(first.points) == 1 else first.points.repeat(count, 1, 1)
     mask = None if first.mask is None else first.mask.repeat(count, 1)
-    return SeenPoints(points, torch.cat(features), mask), age
+    frame = None if first.frame is None else first.frame.repeat(count, 1, 1)
+    return SeenPoints(points, torch.cat(features), mask, frame=frame), age
 
 
 def decoding_together(kind: type[nn.Module]) -> type[nn.Module] | None:

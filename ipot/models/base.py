@@ -179,6 +179,8 @@ class SeenPoints(NamedTuple):
     mask: Bool[Tensor, "B N"] | None = None
     around: Neighbours | None = None
     """The stencils of the points, where features go on in time."""
+    frame: Float[Tensor, "B N K"] | None = None
+    """The last past frame, where answers are changes since then."""
 
 
 class Latent(NamedTuple):

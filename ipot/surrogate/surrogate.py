@@ -19,7 +19,7 @@ from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.evaluation.input_range import ends_of, seen_in_training, warn_unlike
-from ipot.labelled.series import Series
+from ipot.formats.series.description import Series
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes.experiment import Experiment
