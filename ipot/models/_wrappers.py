@@ -148,6 +148,11 @@ class Change(Wrapper):
                 f"--training.change is for systems that are trained by the error of their answers, "
                 f"and {inner.name} is not: leave it out"
             )
+        if getattr(inner.config, "change", False):
+            raise Unsupported(
+                f"{inner.name} answers with the change since the last frame by itself "
+                "(model.change), and --training.change would add the frame twice: use one of them"
+            )
         spec, self.replayable = inner.spec, False
         self.around = Surroundings(spec.domain, spec.periods, shape=spec.shape)
 

@@ -54,6 +54,9 @@ class Training:
     starting from true frames. 1 is teacher forcing, None the whole rollout."""
     pieces: int | None = None
     """How many pieces of each trajectory a step takes, drawn anew; None takes them all."""
+    grow: float = 0.0
+    """Fraction of the run over which rollouts grow, from one step over two, four and so on to all
+    of them; 0 trains whole rollouts from the start."""
     change: bool = False
     """Answer with the change since the last input frame, which is added to it: interpolated where
     queries are not the input points. For problems with past frames among their inputs."""
@@ -97,6 +100,7 @@ class Training:
         check(self.pieces is None or self.unroll is not None, "pieces", "come with training.unroll")
         check(self.patience is None or 0 < self.patience <= 1, "patience", "lie in (0, 1]")
         check(self.gradient_loss < math.inf, "gradient_loss", "be finite")
+        check(0 <= self.grow <= 1, "grow", "lie in [0, 1]")
         check(0 <= self.warmup < 1, "warmup", "lie in [0, 1)")
         check(self.average is None or 0 < self.average < 1, "average", "lie in (0, 1)")
         for name in ("schedule", "precision", "step"):

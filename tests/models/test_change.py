@@ -133,6 +133,10 @@ def test_what_has_no_frames_to_change_is_refused():
     steady = replace(experiment("darcy"), training=Training(change=True))
     with pytest.raises(Unsupported, match=r"--training\.change .* darcy has no past frames"):
         build(steady)
+    relay = replace(experiment("navier_stokes", "relay"), training=Training(change=True))
+    relay = replace(relay, model=replace(relay.model, change=True))
+    with pytest.raises(Unsupported, match="would add the frame twice"):
+        build(relay)
     dino = replace(experiment("navier_stokes", "dino"), training=Training(change=True))
     with pytest.raises(Unsupported, match="trained by the error of their answers, and dino is not"):
         build(dino)
