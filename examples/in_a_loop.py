@@ -31,7 +31,7 @@ def exact(eddy, xy):
 
 
 def learned(eddy):
-    """The same by the model, as a function of the places."""
+    """The model's field as a function of the places."""
     return loaded.encode(parameters=eddy).at
 
 

@@ -1,4 +1,4 @@
-"""Symmetries of a problem, as augmentation.
+"""Symmetries of a problem, as augmentation and to average answers over.
 
 A symmetry maps a solved case to another solved case. On a grid that it maps onto itself it is a
 permutation of the rows: the mesh stays shared and every sample can be turned differently. On
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -246,6 +247,41 @@ def apply(batch: Batch, draws: Tensor, spec: Spec, *, shared: bool | None = None
         values = symmetry.act(batch.values, element, spec.inputs)
         batch = replace(batch, values=values, targets=targets)
     return batch
+
+
+def undo(answer: Tensor, batch: Batch, draws: Tensor, spec: Spec) -> Tensor:
+    """An answer (B, T, M, K) to a batch that was turned by `apply`, as one to that batch itself."""
+    shared, turned = batch.points.shape[0] == batch.queries.shape[0] == 1, []
+    for number, name in enumerate(spec.symmetries):
+        symmetry = SYMMETRIES[name]
+        rows = None
+        if shared and _permutable(batch, symmetry):
+            assert batch.query_grid is not None
+            rows = symmetry.permutation(draws[:, number], batch.query_grid, spec)
+        else:
+            batch = replace(batch, grid=None, query_grid=None)
+        turned.append((symmetry, draws[:, number], rows))
+    for symmetry, element, rows in reversed(turned):
+        # What is done to channels is its own inverse.
+        answer = symmetry.act(answer, element, spec.outputs)
+        if rows is not None:
+            index = rows[:, None, :, None].expand_as(answer)
+            answer = torch.empty_like(answer).scatter(2, index, answer)
+    return answer
+
+
+def elements(spec: Spec) -> Tensor:
+    """Elements of all symmetries to average over, (G, symmetries, DRAWS): all of a group of
+    reflections; of one with shifts those by nothing and by a half. The first changes nothing."""
+    if not spec.symmetries:
+        raise Unsupported(f"{spec.name} lists no symmetry to average over")
+    coins = torch.tensor(list(product((0.0, 0.5), repeat=DRAWS)), dtype=torch.float64)
+    # A reflection looks at one of the numbers, and the others would only repeat it.
+    groups = [
+        coins[[0, -1]] if isinstance(SYMMETRIES[name], Mirror) else coins
+        for name in spec.symmetries
+    ]
+    return torch.stack([torch.stack(chosen) for chosen in product(*groups)])
 
 
 def _permutable(batch: Batch, symmetry: Symmetry) -> bool:

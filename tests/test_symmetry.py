@@ -248,3 +248,26 @@ def test_draws_belong_to_the_generator_and_need_a_symmetry():
     none = Spec(name="toy", inputs=("a",), outputs=("u",), domain=((0.0, 1.0),))
     with pytest.raises(Unsupported, match="toy lists no symmetry"):
         symmetry.draw(none, 5, torch.Generator())
+
+
+@pytest.mark.parametrize("name", ["square", "translation", "diagonal", "wing"])
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_undone_is_as_it_was(name, known):
+    facts, batch = spec(name), grid_batch(3, 2, closed=name == "square")
+    batch = batch if known else scattered(batch)
+    found = symmetry.elements(facts)
+    assert len(found) == (2 if name == "wing" else 8)
+    for element in found:
+        draws = element.expand(3, -1, -1)
+        turned = symmetry.apply(batch, draws, facts)
+        assert turned.targets is not None
+        back = symmetry.undo(turned.targets, batch, draws, facts)
+        torch.testing.assert_close(back, batch.targets)
+    assert torch.equal(
+        symmetry.apply(batch, found[:1].expand(3, -1, -1), facts).values, batch.values
+    )
+
+
+def test_elements_of_no_symmetry_are_refused():
+    with pytest.raises(Unsupported, match="toy lists no symmetry to average over"):
+        symmetry.elements(replace(spec("square"), symmetries=()))

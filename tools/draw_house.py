@@ -225,7 +225,8 @@ def importing(*given, **named):
 
 def called(frame, event, argument):
     code = frame.f_code
-    if event == "call" and not depth[0] and code.co_filename.startswith(package):
+    called_now = event == "call" and not depth[0] and code.co_name != "<module>"
+    if called_now and code.co_filename.startswith(package):
         seen.setdefault(code.co_filename.removeprefix(package), code.co_name)
 
 import torch, numpy

@@ -35,7 +35,7 @@ class Given:
 
     values: dict[str, Any]
     plain: dict[str, Any]
-    """The same numbers as plain arrays, or lists of such; what is not known is left out."""
+    """Numbers as plain arrays, or lists of such; what is not known is left out."""
     families: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     must_refuse: set[str] = field(default_factory=set)

@@ -37,7 +37,7 @@ def digest_file(path: Path) -> str:
 
 
 def unclocked(content: Any) -> Any:
-    """The same without what depends on how fast it went, as JSON would give it back."""
+    """Contents without what depends on how fast it went, as JSON would give it back."""
     if isinstance(content, dict):
         return {k: unclocked(v) for k, v in content.items() if k not in CLOCKS}
     if isinstance(content, list | tuple):

@@ -68,7 +68,7 @@ def load(path: Path, seed: Seed) -> Named:
 
 
 def hub(path: Path, seed: Seed) -> Named:
-    """The same, as it comes from a hub."""
+    """A saved model as it comes from a hub."""
     from ipot.saved import hub as module
 
     local = SimpleNamespace(snapshot_download=lambda *given, **options: str(path))

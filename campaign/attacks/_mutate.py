@@ -36,7 +36,7 @@ class Around:
     secrets: Path
     """Files outside of the case's folder, with numbers that can be told from all others."""
     up: str
-    """The same, relative to the case's folder."""
+    """The way to `secrets` from the folder of the case."""
     others: Mapping[str, Tree] = field(default_factory=dict)
     """Other seeds of the same kind, to splice with."""
 

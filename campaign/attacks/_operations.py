@@ -101,7 +101,7 @@ class Train(Operation):
 
 
 class Command(Train):
-    """The same from the command line, with its picture at the end."""
+    """Training from the command line, with its picture at the end."""
 
     name = "train command"
     needs = ("tyro",)

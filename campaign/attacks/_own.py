@@ -36,7 +36,7 @@ def waves(count: int) -> dict[str, np.ndarray]:
 
 @cache
 def own_data(count: int) -> Dataset:
-    """The same as a data set, once in a process."""
+    """Waves as a data set, made once in a process."""
     return Dataset.from_arrays(**waves(count))
 
 
@@ -177,7 +177,7 @@ class Predict(Operation):
 
 
 class Forecast(Predict):
-    """The same of a model of labelled data, which answers in netCDF."""
+    """Predictions of a model of labelled data, which answers in netCDF."""
 
     case = "case.nc"
 

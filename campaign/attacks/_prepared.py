@@ -197,7 +197,7 @@ class Work:
         return Victim(self._act, self.folder, hurt, self.measured)
 
     def met(self, hurt: Hurt | None = None) -> Ended:
-        """The same to its end, which is no error that is foreign to the package."""
+        """Run `victim` to its end; only errors of the package are allowed."""
         return ours(self.victim(hurt).wait())
 
     def look(self) -> None:

@@ -176,7 +176,7 @@ def spoiled(batch: Any, case: Case) -> Any:
 
 
 def _laid(tensor: Tensor | None, memory: str) -> Tensor | None:
-    """The same numbers: every other one of a larger tensor, or where no vector is aligned."""
+    """A tensor's numbers laid out otherwise: every other one of a larger tensor, or unaligned."""
     if tensor is None or memory == "plain":
         return tensor
     other = True if tensor.dtype == torch.bool else float("nan")

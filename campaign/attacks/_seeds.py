@@ -77,7 +77,7 @@ def case(i: int, side: int = 3) -> Case:
 
 
 def plain_case(i: int) -> Case:
-    """The same without cells, in two dimensions."""
+    """A case without cells, in two dimensions."""
     whole = case(i)
     fields = {n: f for n, f in whole.fields.items() if f.ndim == 1}
     return Case(points=whole.points[:, :2], fields=fields, parameters=whole.parameters)

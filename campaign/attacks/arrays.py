@@ -110,7 +110,7 @@ class OddArrays(Attack):
 
 
 class OddTraining(OddArrays):
-    """The same in training."""
+    """Odd arrays in training."""
 
     name = "arrays: fit"
     share = 3.0

@@ -88,7 +88,7 @@ def _filters() -> bool:
 
 
 def _own_disk(work: _prepared.Work, faults: list[Hurt]) -> None:
-    """The same on a disk of its own, in a process that alone can see it."""
+    """Try faults on a disk of its own, in a process that alone can see it."""
     disk = work.folder.parent / "disk"
     disk.mkdir()
     _mounts.mount(disk)

@@ -1,5 +1,5 @@
-"""The same model, quicker: `accelerate` takes a model and returns the same function of the same
-parameters, for its device, for a precision, for training or for answering.
+"""Faster versions of models: `accelerate` takes a model and returns the same function of the same
+parameters, for its device, for a precision, for training or for inference.
 
     quick = accelerate(model, training=True)
     quick(batch)                              # what model(batch) is, up to rounding
@@ -29,7 +29,7 @@ import torch
 from torch import nn
 
 if TYPE_CHECKING:
-    from ipot.accelerate.target import Target
+    from ipot.accelerate.twins import Target
 
 __all__ = ["accelerate", "for_answers", "unchanged"]
 
@@ -39,11 +39,11 @@ _made: WeakKeyDictionary[nn.Module, dict[Any, tuple[Any, Any]]] = WeakKeyDiction
 
 
 def accelerate(model: M, *, training: bool = False, attention: str = "auto") -> M:
-    """The same function of the same parameters, quicker on the device that they are on.
+    """A faster version of a model on the device of its parameters, which both share.
 
     Products are computed in the model's own precision, or in that of autocast where it is on now;
     with `training` gradients can be asked for. `attention` forces one way to compute it, for tests
-    and measurements (`ipot.accelerate.target.ATTENTION`). The model itself is left as it is. What
+    and measurements (`ipot.accelerate.twins.ATTENTION`). The model itself is left as it is. What
     is decided here is decided once: a model whose layers or hooks are changed later is to be
     accelerated again.
     """
@@ -78,7 +78,7 @@ def for_answers(model: M) -> M:
 
 def _target(model: nn.Module, training: bool, attention: str) -> Target | None:
     """What a model is accelerated for; None for one without numbers."""
-    from ipot.accelerate.target import Target
+    from ipot.accelerate.twins import Target
 
     tensors = chain(model.parameters(), model.buffers())
     found = next((t for t in tensors if t.is_floating_point()), None)

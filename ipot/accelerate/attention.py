@@ -24,7 +24,7 @@ from ipot.accelerate import cuda
 from ipot.accelerate.cpu import attention as native
 from ipot.accelerate.cpu import blockwise
 from ipot.accelerate.cpu.interface import available, exact, rounds
-from ipot.accelerate.target import Target
+from ipot.accelerate.twins import Target
 from ipot.nn.attention import attention as plain_attention
 from ipot.nn.attention import join_heads, split_heads
 

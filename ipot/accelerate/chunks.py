@@ -11,18 +11,18 @@ from torch import Tensor
 
 from ipot.accelerate.projected import Ready
 from ipot.accelerate.shared_mesh import Split
-from ipot.accelerate.target import Target
+from ipot.accelerate.twins import Target
 
 STREAMED = 1 << 19
 """Rows of inputs (samples times points) beyond which they are worth taking in chunks."""
 STREAMED_ON_CPU = 1 << 16
-"""The same on a CPU, where chunks stay in its caches."""
+"""`STREAMED` on a CPU, where chunks stay in its caches."""
 STREAMED_IN_TRAINING = 1 << 21
-"""The same where gradients are wanted, and every chunk is made twice."""
+"""`STREAMED` where gradients are wanted, and every chunk is computed twice."""
 ROWS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 17}
 """Rows of a chunk: on a CPU what stays in its caches, on a GPU what keeps it busy."""
 ROWS_BY_KERNEL = (1 << 19, 1 << 21, 1 << 22)
-"""The same where our kernels do it, which hold a chunk's keys and values and nothing else. More
+"""Rows of a chunk for our kernels, which hold only its keys and values. More
 where there are many in all: a GPU must take longer for a chunk than its host for launching it,
 which is the case from four million on. Fewer are replayed (`ipot.accelerate.replay`)."""
 SCORES_AT_ONCE = 1 << 24
@@ -130,8 +130,8 @@ class Streamed:
     """Samples times points of a chunk; None leaves it to the device."""
 
     def seen_with(self, parameters: Tensor | None, mask: Tensor | Streamed | None) -> Streamed:
-        """The same with the parameters and the mask that a model gives to one encoder: these need
-        not be those of the batch. A mask that this stands for is its own."""
+        """These inputs with the parameters and the mask that a model gives to one encoder, which
+        need not be those of the batch. A mask that is itself `Streamed` means the own one."""
         points, values, own = self.rows
 
         def prepare(points: Tensor, values: Tensor, mask: Tensor | None) -> Any:

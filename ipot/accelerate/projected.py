@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from ipot.accelerate.cpu import halves, project
 from ipot.accelerate.cpu.interface import available, readable, rounds, served
 from ipot.accelerate.shared_mesh import Laid
-from ipot.accelerate.target import Target
-from ipot.accelerate.twins import hooked
+from ipot.accelerate.twins import Target, hooked
 
 
 class Ready(NamedTuple):

@@ -27,9 +27,8 @@ from ipot.accelerate.attention import goes_native
 from ipot.accelerate.cpu import halves
 from ipot.accelerate.cpu import mesh as native
 from ipot.accelerate.cpu.interface import readable, rounds
-from ipot.accelerate.fixed_mesh import Known
-from ipot.accelerate.folded import product
-from ipot.accelerate.target import Target
+from ipot.accelerate.fixed_mesh import Known, product
+from ipot.accelerate.twins import Target
 
 
 class Split(NamedTuple):
@@ -106,7 +105,8 @@ def _differentiated(*tensors: Tensor) -> bool:
 def _sample_by_sample(
     shared: Tensor, mean: Tensor, scale: Tensor, value: Tensor, weight: Tensor, offset: Tensor
 ) -> Tensor:
-    """The same in two passes for each sample, the first of which stays in a CPU's caches."""
+    """Tokens of a shared mesh, normalised and projected sample by sample in two passes; the
+    first stays in a CPU's caches."""
     channels = value.shape[-1]
     own = torch.cat([weight.sum(1, keepdim=True).neg(), weight[:, -channels:]], 1).T
     own = own.to(shared.dtype)

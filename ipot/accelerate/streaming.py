@@ -23,7 +23,7 @@ from ipot.accelerate.attention import goes_by_halves, goes_native, path_of
 from ipot.accelerate.chunks import Chunks
 from ipot.accelerate.cpu import attention as native
 from ipot.accelerate.cpu import blockwise
-from ipot.accelerate.target import Target
+from ipot.accelerate.twins import Target
 
 JOINED_AT_ONCE = 32
 """Chunks whose answers are kept before they become one ..."""

@@ -1,9 +1,10 @@
 """A second model of the same parameters, some of whose layers compute them in another way.
 
 The twin of a module has its parameters, buffers and hooks, the very same objects, and children of
-its own. Hooks are called with the module and not with its twin. A layer that nobody knows to make
-quicker passes unchanged, and so does everything inside a module whose `forward` was replaced on the
-instance, or that was compiled by itself.
+its own. What it is made for, its `Target`, is decided once, before the first call. Hooks are called
+with the module and not with its twin. A layer that nobody knows to make quicker passes unchanged,
+and so does everything inside a module whose `forward` was replaced on the instance, or that was
+compiled by itself.
 """
 
 from __future__ import annotations
@@ -11,12 +12,62 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import nn
 
-from ipot.accelerate.target import Target
+from ipot.accelerate import cuda
+from ipot.accelerate.cpu.build import why_not_bf16
+from ipot.accelerate.cpu.interface import available
+from ipot.errors import shown
+from ipot.nn.attention import GatedFeedForward
+
+ATTENTION = ("auto", "plain", "fused", "native", "halves", "blocks", "kernel")
+"""Ways to compute attention; see `ipot.accelerate.attention`."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device, the precision of products, and whether gradients are wanted."""
+
+    device: torch.device
+    products: torch.dtype
+    """What products of matrices are computed in: the model's own precision, or that of autocast."""
+    training: bool
+    attention: str = "auto"
+    """One of `ATTENTION`: "auto" leaves it to device and sizes; others are for measurements."""
+
+    def __post_init__(self) -> None:
+        if self.attention not in ATTENTION:
+            raise ValueError(
+                f"unknown attention {shown(self.attention)}; known: {', '.join(ATTENTION)}"
+            )
+
+    @property
+    def free(self) -> bool:
+        """True if device and sizes decide how attention is computed."""
+        return self.attention == "auto"
+
+    @cached_property
+    def triton(self) -> bool:
+        """True if our Triton kernels compute what they can: bf16 on a GPU that has it."""
+        if not self.free:
+            return self.attention == "kernel"
+        bf16 = self.device.type == "cuda" and self.products == torch.bfloat16
+        return bf16 and cuda.available(self.device)
+
+    @cached_property
+    def cpp(self) -> bool:
+        """True if our C++ kernels compute what they can without gradients: float32 on a CPU, or
+        bf16 on one that has the instructions. The first question compiles them."""
+        if not self.free or self.device.type != "cpu" or self.training:
+            return False
+        if self.products == torch.float32:
+            return available()
+        return self.products == torch.bfloat16 and why_not_bf16() is None
 
 
 class Accelerated:
@@ -120,6 +171,26 @@ def are_plain_layers(*layers: nn.Module) -> bool:
         return False
     norms = (m for m in layers if isinstance(m, nn.LayerNorm))
     return all(m.weight is not None and m.bias is not None for m in norms)
+
+
+def plain_behind_attention(block: Any) -> bool:
+    """True if what an `AttentionBlock` does behind its attention can be computed from its
+    parameters: a residual and a gated feed-forward, of layers that nobody has changed."""
+    part, last = block.attend, block.feed_forward
+    if not (block.residual and isinstance(last, GatedFeedForward)) or hooked(part, last):
+        return False
+    return are_plain_layers(part.to_out, last.norm, last.into, last.out)
+
+
+def plain_before_self_attention(block: Any) -> bool:
+    """True if the rows of an `AttentionBlock` attend to each other, by projections that can be
+    computed from their parameters; all have a bias or none has."""
+    part = block.attend
+    if part.norm_context is not None:
+        return False
+    if (part.to_query.bias is None) != (part.to_key_value.bias is None):
+        return False
+    return are_plain_layers(part.norm, part.to_query, part.to_key_value)
 
 
 def fingerprint(model: nn.Module) -> tuple[Any, ...]:

@@ -11,8 +11,17 @@ from typing import Annotated, Any
 import tyro
 
 from ipot import files
-from ipot.commands.common import Folder, Generation, emit, say, show, small_if_asked
-from ipot.commands.settings import flag_value, parse_with_settings, split_names
+from ipot.commands.common import (
+    Folder,
+    Generation,
+    emit,
+    flag_value,
+    parse_with_settings,
+    say,
+    show,
+    small_if_asked,
+    split_names,
+)
 from ipot.data.store import Store
 from ipot.recipes import ledger
 from ipot.recipes.compare import chosen, compare, shared

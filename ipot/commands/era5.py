@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ipot.commands.common import emit, say
-from ipot.commands.settings import parse_with_settings
+from ipot.commands.common import emit, parse_with_settings, say
 from ipot.data.landsea import PAPER_COUNTS
 from ipot.data.temperature import stamp
 from ipot.data.weather import Weather

@@ -61,6 +61,8 @@ class Evaluate:
     """How many test samples; as many as the run says unless said."""
     seed: int = 0
     """Seed of the sensors kept."""
+    symmetric: bool = False
+    """Average the answers over the symmetries of the problem: eight times the work for Darcy."""
     weights: str = "best"
     """best or last."""
     batch: int = 16
@@ -90,6 +92,8 @@ def main(arguments: list[str]) -> None:
         edited=flags.edited,
     )
     if flags.input is not None or model.settings is None:
+        if flags.symmetric:
+            raise Unsupported("--symmetric is for built-in problems, whose symmetries are known")
         if flags.record is not None:
             raise Unsupported("--record is for runs on the test data of a built-in problem")
         _evaluate_file(flags, model)
@@ -104,6 +108,7 @@ def main(arguments: list[str]) -> None:
         steps=flags.steps,
         samples=flags.samples,
         seed=flags.seed,
+        symmetric=flags.symmetric,
     )
     answer = ask_model(
         model.model,

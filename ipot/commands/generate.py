@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ipot.commands.common import Folder, Generation, emit, small_if_asked
-from ipot.commands.settings import parse_with_settings, split_names
+from ipot.commands.common import (
+    Folder,
+    Generation,
+    emit,
+    parse_with_settings,
+    small_if_asked,
+    split_names,
+)
 from ipot.data.store import Fields, Store
 from ipot.device import choose
 from ipot.errors import DataError, UnknownName, Unsupported

@@ -9,8 +9,18 @@ from typing import Annotated, Any
 
 import tyro
 
-from ipot.commands.common import Folder, Generation, emit, parse, say, show, small_if_asked
-from ipot.commands.settings import flag_value, parse_with_settings, split_names
+from ipot.commands.common import (
+    Folder,
+    Generation,
+    emit,
+    flag_value,
+    parse,
+    parse_with_settings,
+    say,
+    show,
+    small_if_asked,
+    split_names,
+)
 from ipot.data.store import Store
 from ipot.errors import RunError, Unsupported
 from ipot.recipes import ledger

@@ -258,11 +258,11 @@ class Dataset:
         return Dataset(self.data.select(rows(index, len(self))), self.spec, self.layout)
 
     def moved(self, origin: tuple[float, ...]) -> Dataset:
-        """The same places counted from another origin, as a model counts them."""
+        """These samples with places counted from another origin, as a model counts them."""
         return self.like(replace(self.layout, origin=origin))
 
     def like(self, layout: Layout, *, wide: Sequence[str] = ()) -> Dataset:
-        """The same samples in the units of another layout, as a model counts them.
+        """These samples in the units of another layout, as a model counts them.
 
         Tensors of `wide` names stay in float64 where their units change: what is tiny or huge in
         those of the model is neither zero nor infinite then.

@@ -75,7 +75,7 @@ class Column:
         return self.stacked
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Column:
-        """The same function of every sample's rows; it must keep the leading axes as they are."""
+        """Apply a function to every sample's rows; it must keep the leading axes as they are."""
         if self.each is not None:
             return replace(self, each=tuple(function(t) for t in self.each))
         if self.shared is not None:

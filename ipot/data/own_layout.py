@@ -28,7 +28,7 @@ class Layout:
     own_points: bool = False
     """Points were an array (S, N, D), rows for every sample: such arrays are no grid later."""
     own_queries: bool = False
-    """The same of the queries."""
+    """Queries were an array (S, M, E), rows for every sample."""
     alone: bool = False
     """Samples had no points: their parameters alone tell them apart."""
     times: tuple[float, ...] = ()
@@ -69,7 +69,7 @@ class Layout:
         return {n: s for n in ("points", *_FIELDS) if (s := self.scaling(n)) is not None}
 
     def with_scaling(self, what: str, scaling: Scaling | None) -> Layout:
-        """The same with a change of units for one of them."""
+        """This layout with a change of units for one of them."""
         offset, scale = ((), ()) if scaling is None else (scaling.offset, scaling.scale)
         if what == "points":
             # Origins alone are what models had before there were scales.
@@ -88,7 +88,7 @@ class Layout:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Layout:
-        """The same from JSON, which somebody may have edited."""
+        """A layout from JSON, which somebody may have edited."""
         kinds = {f.name: bool if f.type == "bool" else tuple for f in fields(cls)}
         if unknown := sorted(set(content) - set(kinds)):
             raise DataError(f"layout: unknown {', '.join(unknown)}; known: {', '.join(kinds)}")

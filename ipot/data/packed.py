@@ -207,7 +207,7 @@ def share(fraction: float, count: int) -> int:
 
 
 def _share(fraction: float, counts: Tensor) -> Tensor:
-    """The same for a tensor of counts; both round halves to even numbers."""
+    """`share` for a tensor of counts; both round halves to even numbers."""
     taken = (fraction * counts.double()).round().long()
     return taken.clamp(min=1).minimum(counts)
 

@@ -1,4 +1,4 @@
-"""The same data seen otherwise: fewer sensors, a region left out, another order.
+"""Views of a data set: fewer sensors, a region left out, another order.
 
 A view that breaks a grid drops it, so a model never meets a lie.
 """
@@ -31,7 +31,7 @@ SPHERE_MASKS: dict[str, Mask] = {
     "left": lambda x: x[:, 1] <= 0.5,
     "right": lambda x: x[:, 1] > 0.5,
 }
-"""The same for unit vectors: a cap of thirty degrees around longitude zero on the equator, and the
+"""Masks for unit vectors: a cap of thirty degrees around longitude zero on the equator, and the
 hemispheres west and east of it. A sphere has no rim."""
 
 

@@ -44,12 +44,15 @@ def evaluate(
     batch: int = 16,
     device: torch.device | str = "cpu",
     finite: bool = False,
+    symmetric: bool = False,
 ) -> Scores:
-    """Predict a whole data set and score it; with `finite`, refuse answers that are not."""
+    """Predict a whole data set and score it; with `finite`, refuse answers that are not; with
+    `symmetric`, average them over the problem's symmetries."""
     training = model.training
     model.eval()
     try:
-        pairs = predictions(model, data, batch=batch, device=device, finite=finite)
+        how = {"finite": finite, "symmetric": symmetric}
+        pairs = predictions(model, data, batch=batch, device=device, **how)
         return score((p, b.truth, b.query_mask, b.weights) for b, p in pairs)
     finally:
         model.train(training)

@@ -16,9 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ipot import symmetry
 from ipot.accelerate import for_answers
 from ipot.accelerate.operators import decoded_at_once, encode
-from ipot.accelerate.replay import replayed
 from ipot.data.dataset import Dataset
 from ipot.device import out_of_memory
 from ipot.errors import DataError
@@ -54,7 +54,9 @@ def predict(
     if rows is not None and rows < 1:
         raise DataError(f"rows must be at least 1, got {rows}")
     home = _Home.of(model, batch)
-    if rows is None and out is None and home.holds(batch):
+    if rows is None and out is None and _may_replay(home) and home.holds(batch):
+        from ipot.accelerate.replay import replayed
+
         # Accelerated where it is captured and not before: a replay of a small question takes less
         # time than finding out whether the model has changed.
         answer = replayed(
@@ -67,6 +69,11 @@ def predict(
     # Around this and not around what is captured: a graph that does not fit is done without.
     with _room(_most(rows)):
         return _predict(for_answers(model), batch, home, rows, out, finite=finite)
+
+
+def _may_replay(home: _Home) -> bool:
+    """True if answers are captured and replayed there."""
+    return home.device.type == "cuda"
 
 
 def _most(rows: int | None) -> int:
@@ -97,17 +104,39 @@ def _predict(
     return whole
 
 
+def averaged(model: Operator, batch: Batch, *, finite: bool = False) -> Float[Tensor, "B T M K"]:
+    """The mean of the answers to a batch and to its mirror images, turned back: as many times the
+    work as the problem's symmetries have elements (`symmetry.elements`)."""
+    asked, total = replace(batch, targets=None), None
+    found = symmetry.elements(model.spec)
+    for element in found.to(batch.values.device):
+        draws = element.expand(batch.size, -1, -1)
+        turned = symmetry.apply(asked, draws, model.spec)
+        answer = predict(model, turned, finite=finite)
+        answer = symmetry.undo(answer, asked, draws, model.spec)
+        total = answer if total is None else total + answer
+    assert total is not None
+    return total / len(found)
+
+
 def predictions(
-    model: Operator, data: Dataset, *, batch: int, device: torch.device | str, finite: bool = False
+    model: Operator,
+    data: Dataset,
+    *,
+    batch: int,
+    device: torch.device | str,
+    finite: bool = False,
+    symmetric: bool = False,
 ) -> Iterator[tuple[Batch, Tensor]]:
-    """Every batch of a data set, in order, with the model's answer; see `predict` for `finite`."""
+    """Every batch of a data set, in order, with the model's answer, or where `symmetric` with the
+    mean over the problem's symmetries; see `predict` for `finite`."""
     if batch < 1:
         raise DataError(f"at least one sample at a time, got a batch of {batch}")
     home = device if not data.stacked else data[0].values.device
     for start in range(0, len(data), batch):
         index = torch.arange(start, min(start + batch, len(data)), device=home)
         piece = data.batch(index).to(device)
-        yield piece, predict(model, piece, finite=finite)
+        yield piece, (averaged if symmetric else predict)(model, piece, finite=finite)
 
 
 @dataclass(frozen=True)

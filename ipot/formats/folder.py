@@ -136,7 +136,7 @@ def _trajectories(path: Path, files: list[Path], first: Trajectories, read: Read
 
 
 def _noted(found: Found, notes: list[str]) -> Found:
-    """The same with more notes."""
+    """What was found, with more notes."""
     if isinstance(found, CaseReader):
         found.notes += tuple(notes)
         return found

@@ -76,7 +76,7 @@ class Tally:
     widths: set[int] = field(default_factory=set)
     dtypes: set[str] = field(default_factory=set)
     even: bool = True
-    """The same at all points of every case."""
+    """True if the field has one value at all points of every case."""
 
     def add(self, array: np.ndarray) -> None:
         """One more array, (rows) or (rows, components)."""

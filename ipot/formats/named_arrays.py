@@ -199,7 +199,7 @@ class ArrayPlaces:
 
     @classmethod
     def alike(cls, points: np.ndarray, used: tuple[str, ...], grid=None) -> ArrayPlaces:
-        """The same for all cases."""
+        """Places that all cases share."""
         return cls(lambda i: points, len(points), grid=grid, used=used)
 
     @property

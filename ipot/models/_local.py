@@ -18,9 +18,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.fourier import FourierFeatures
 from ipot.nn.globe import on_globe
-from ipot.nn.points import spread
+from ipot.nn.points import FourierFeatures, spread
 from ipot.spec import Spec
 
 QUIET = 0.3

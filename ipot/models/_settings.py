@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ipot.errors import Unsupported
-from ipot.nn.fourier import FourierFeatures, for_all
+from ipot.nn.points import FourierFeatures, for_all
 from ipot.spec import Bounds
 
 

@@ -153,7 +153,7 @@ class Change(Wrapper):
                 f"{inner.name} answers with the change since the last frame by itself "
                 "(model.change), and --training.change would add the frame twice: use one of them"
             )
-        spec, self.replayable = inner.spec, False
+        spec = inner.spec
         self.around = Surroundings(spec.domain, spec.periods, shape=spec.shape)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:

@@ -22,8 +22,8 @@ from ipot.data.dataset import Dataset
 from ipot.errors import DataError, Unsupported
 from ipot.models._settings import positive
 from ipot.models.base import OneStep
-from ipot.nn.fourier import FourierFeatures
 from ipot.nn.mlp import MLP, Activation
+from ipot.nn.points import FourierFeatures
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
 

@@ -25,7 +25,6 @@ from ipot.data.dataset import Dataset, Stacked
 from ipot.errors import DataError, Unsupported
 from ipot.models._settings import positive
 from ipot.models.base import OneStep
-from ipot.nn.fourier import FourierFeatures
 from ipot.nn.graph import (
     Graph,
     Space,
@@ -36,7 +35,7 @@ from ipot.nn.graph import (
     without_padding,
 )
 from ipot.nn.mlp import MLP
-from ipot.nn.points import with_parameters
+from ipot.nn.points import FourierFeatures, with_parameters
 from ipot.samples import Batch, Sample, collate
 from ipot.spec import Need, Spec
 

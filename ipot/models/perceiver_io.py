@@ -21,9 +21,8 @@ from torch import Tensor, nn
 from ipot.models._settings import divided, frequencies, positive
 from ipot.models.base import OneStep
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.fourier import FourierFeatures, for_all
 from ipot.nn.mlp import truncate
-from ipot.nn.points import ParameterTokens
+from ipot.nn.points import FourierFeatures, ParameterTokens, for_all
 from ipot.samples import Batch
 from ipot.spec import Spec
 

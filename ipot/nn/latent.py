@@ -17,8 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ipot.nn.attention import AttentionBlock
-from ipot.nn.fourier import FourierFeatures
-from ipot.nn.points import Lift, ParameterTokens
+from ipot.nn.points import FourierFeatures, Lift, ParameterTokens
 
 
 class PointTokens(ParameterTokens):

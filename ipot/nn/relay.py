@@ -13,10 +13,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ipot.nn.attention import AttentionBlock, attention, join_heads, split_heads
-from ipot.nn.fourier import FourierFeatures
 from ipot.nn.mlp import MLP
 from ipot.nn.neighbours import Neighbours
-from ipot.nn.points import Lift, ParameterTokens
+from ipot.nn.points import FourierFeatures, Lift, ParameterTokens
 
 
 class RelayAttention(nn.Module):

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ipot.nn.fourier import FourierFeatures
 from ipot.nn.mlp import MLP
+from ipot.nn.points import FourierFeatures
 from ipot.nn.spectral import at_least_single
 from ipot.spec import Bounds
 

@@ -44,6 +44,8 @@ class Question:
     steps: int | None = None
     samples: int | None = None
     seed: int = 0
+    symmetric: bool = False
+    """Answers are averaged over the symmetries of the problem."""
 
     def __post_init__(self) -> None:
         if self.fill is not None:
@@ -69,6 +71,8 @@ class Question:
             words.append(f"filled: {self.fill}")
         if self.steps:
             words.append(f"{self.steps} steps")
+        if self.symmetric:
+            words.append("averaged over symmetries")
         return ", ".join(words) or "test data as in training"
 
 
@@ -169,7 +173,8 @@ def answer(
     """Score a model on data that are there already."""
     place = next(model.parameters()).device
     with torch.autocast(place.type, enabled=False):
-        scores = evaluate(model, data.to(place), batch=batch, device=place, finite=True)
+        how = {"finite": True, "symmetric": question.symmetric}
+        scores = evaluate(model, data.to(place), batch=batch, device=place, **how)
     first = data[0]
     return Answer(
         question=question,

@@ -74,7 +74,7 @@ def recover(target: Path, keep: tuple[str, ...], *, alone: bool = False) -> None
 
 
 def recover_run(target: Path, keep: tuple[str, ...]) -> None:
-    """The same for those who are about to read, as whoever is alone if that can be had."""
+    """Recover a run folder that is about to be read, under its lock if that is free."""
     if not target.parent.is_dir() or all((target / name).exists() for name in keep):
         return
     try:

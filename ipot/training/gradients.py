@@ -23,7 +23,6 @@ from ipot.data.dataset import Dataset, Stacked
 from ipot.errors import Unsupported
 from ipot.nn.globe import on_globe
 from ipot.spec import Spec
-from ipot.training.settings import Training
 
 FLAT = 0.1
 """A direction in which the neighbours reach less than this part of the largest has no slope: across
@@ -235,16 +234,6 @@ def wrapped(apart: Float[Tensor, "*n E"], periods: tuple[float | None, ...]) -> 
         for column, period in zip(apart.unbind(-1), periods, strict=True)
     ]
     return torch.stack(columns, -1)
-
-
-def refuse_gradients(settings: Training) -> None:
-    """Refuse a loss on gradients where a step does not ask at all queries."""
-    if settings.gradient_loss and settings.queries < 1:
-        raise Unsupported(
-            f"--training.gradient-loss needs the neighbours of every query, and "
-            f"--training.queries {settings.queries} asks some of them only: set --training.queries "
-            "1, or --training.gradient-loss 0"
-        )
 
 
 def _meshes(data: Dataset, spec: Spec) -> list[Tensor]:

@@ -145,3 +145,13 @@ def _cycle(ends: tuple[float, float, float], progress: float, rise: float) -> fl
         return top + (start - top) * 0.5 * (1.0 + math.cos(math.pi * progress / rise))
     fall = (progress - rise) / max(1e-9, 1.0 - rise)
     return end + (top - end) * 0.5 * (1.0 + math.cos(math.pi * fall))
+
+
+def refuse_gradients(settings: Training) -> None:
+    """Refuse a loss on gradients where a step does not ask at all queries."""
+    if settings.gradient_loss and settings.queries < 1:
+        raise Unsupported(
+            f"--training.gradient-loss needs the neighbours of every query, and "
+            f"--training.queries {settings.queries} asks some of them only: set --training.queries "
+            "1, or --training.gradient-loss 0"
+        )

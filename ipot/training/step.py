@@ -76,10 +76,14 @@ class Step:
         self._attempts = attempts(
             mode, settings, device, world, compilable=bool(self.regions), say=say
         )
-        self.reference, self.model = model, quick
+        self.model = quick
+        # Layer by layer: one of them may have been set to answer while the others train.
+        both = ((layer, model.get_submodule(name)) for name, layer in quick.named_modules())
+        self._apart = [(layer, own) for layer, own in both if layer is not own]
         if world.size > 1:
             ids = [torch.cuda.current_device()] if device.type == "cuda" else None
             self.model = DistributedDataParallel(quick, device_ids=ids)
+            self._apart.append((self.model, model))
         self._horizons: list[int | None] = [None]
         if settings.grow:
             self._horizons = [*horizons(settings.unroll or len(draws.data[0].times))]
@@ -91,8 +95,8 @@ class Step:
     def __call__(self, work: Draw | Batch, number: int, rate: float) -> None:
         """Run the step with a number (counted from 0) at a learning rate."""
         self.fixed.renew()
-        if self.model.training != self.reference.training:
-            self.model.train(self.reference.training)
+        for quick, own in self._apart:
+            quick.training = own.training
         set_rate(self.optimizer, rate)
         try:
             if self._attempts:

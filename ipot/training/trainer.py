@@ -23,11 +23,10 @@ from ipot.training.checkpoint import BestWeights, Result, Resumable, State
 from ipot.training.distributed import World
 from ipot.training.draws import Draw, Draws, RaggedSteps, ahead
 from ipot.training.execution import choose, placed, precision_for, refuse_fewer_points
-from ipot.training.gradients import refuse_gradients
 from ipot.training.journal import Journal, Progress, Speed, duration
 from ipot.training.objective import Objective, RelativeL2, with_gradients
 from ipot.training.optimizer import Average, make_optimizer
-from ipot.training.settings import Training, learning_rate
+from ipot.training.settings import Training, learning_rate, refuse_gradients
 from ipot.training.step import Step, fast_matmul
 from ipot.training.unroll import horizon, refuse_growth
 from ipot.training.validation import Validation, relative

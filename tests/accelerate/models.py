@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ipot.accelerate.target import Target
+from ipot.accelerate.twins import Target
 from ipot.data.statistics import Statistics
 from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.ipot import IPOT

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.accelerate import accelerate, cuda, folded
+from ipot.accelerate import accelerate, cuda, fixed_mesh
 from ipot.nn.attention import MultiHead
-from ipot.nn.fourier import FourierFeatures
 from ipot.nn.latent import QueryDecoder
+from ipot.nn.points import FourierFeatures
 
 from .models import shuffled
 
@@ -103,7 +103,7 @@ SIZES = {
 
 @pytest.mark.parametrize("sizes", [*SIZES.values(), None], ids=[*SIZES, "queries that learn"])
 def test_elsewhere_the_queries_are_projected(monkeypatch, sizes):
-    monkeypatch.setattr(folded, "absorbing_weights", None)
+    monkeypatch.setattr(fixed_mesh, "absorbing_weights", None)
     made, (state, queries, mask) = decoder(**sizes or {}), given()
     more = [queries.requires_grad_()] if sizes is None else []
     quick = accelerate(made, training=True, attention="kernel")
@@ -113,7 +113,7 @@ def test_elsewhere_the_queries_are_projected(monkeypatch, sizes):
 
 
 def test_more_keys_than_queries_and_other_ways_project_them_too(monkeypatch):
-    monkeypatch.setattr(folded, "absorbing_weights", None)
+    monkeypatch.setattr(fixed_mesh, "absorbing_weights", None)
     made = decoder()
     for path, arguments in (("kernel", given(z=9, m=6)), ("auto", given()), ("blocks", given())):
         quick = accelerate(made, training=True, attention=path)
@@ -139,10 +139,10 @@ def test_the_combined_weight_is_rounded_once():
     part = shuffled(MultiHead(50, context=64, heads=1, head_width=64, out=1))
     context, norm = torch.randn(2, 40, 64), nn.Sequential(part.norm_context)
     with torch.no_grad():
-        weights, bias = folded.absorbing_weights(part, folded.columns(50))
+        weights, bias = fixed_mesh.absorbing_weights(part, fixed_mesh.columns(50))
         exact = nn.functional.linear(norm(context), torch.cat(weights), bias)[..., :64]
         with torch.autocast("cpu", torch.bfloat16):
-            again, bias = folded.absorbing_weights(part, folded.columns(50))
+            again, bias = fixed_mesh.absorbing_weights(part, fixed_mesh.columns(50))
             rounded = nn.functional.linear(norm(context), torch.cat(again), bias)[..., :64]
             layers = part.to_key_value(norm(context))
         usual = (layers - part.to_key_value(norm(context))).norm() / layers.norm()

@@ -17,8 +17,8 @@ from ipot.accelerate.twins import Accelerated
 from ipot.evaluation.predict import predict
 from ipot.models.base import Latent, LatentOperator, Operator
 from ipot.nn.attention import AttentionBlock, GatedFeedForward, MultiHead
-from ipot.nn.fourier import FourierFeatures
 from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
+from ipot.nn.points import FourierFeatures
 from ipot.spec import Spec
 
 from .models import DECODERS, batch_for, build, distance, make_spec, numbers, shuffled

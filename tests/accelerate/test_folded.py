@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.accelerate.fixed_mesh import Known
-from ipot.accelerate.folded import ALIGNED, fold, product_dtype, project_folded
+from ipot.accelerate.fixed_mesh import ALIGNED, Known, fold, product_dtype, project_folded
 
 CPU = torch.device("cpu")
 

@@ -13,7 +13,7 @@ from ipot.accelerate.cpu import build
 from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
 from ipot.accelerate.shared_mesh import Split, lay
-from ipot.nn.fourier import FourierFeatures
+from ipot.nn.points import FourierFeatures
 
 from .models import target
 

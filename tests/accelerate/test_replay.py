@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from ipot.accelerate import replay
+from ipot.evaluation import predict as predictions
 from ipot.evaluation.predict import predict
 from ipot.models.ipot import IPOT, Config
 from ipot.samples import Batch
@@ -34,6 +35,7 @@ def counted(monkeypatch):
 
         return inputs, out, again
 
+    monkeypatch.setattr(predictions, "_may_replay", lambda home: True)
     monkeypatch.setattr(replay, "_worth_it", lambda batch: True)
     monkeypatch.setattr(replay, "capture", capture)
     return calls
@@ -137,6 +139,7 @@ def test_other_devices_and_untracked_weights_are_not_replayed(counted, monkeypat
     with torch.inference_mode():
         model = IPOT(SMALL, SPEC).eval()
     assert replay._key(model, question()) is None
+    monkeypatch.setattr(predictions, "_may_replay", lambda home: True)
     monkeypatch.setattr(replay, "_worth_it", lambda batch: True)
     assert ask(model, 1)
 

@@ -1,17 +1,20 @@
 """Predictions in chunks are predictions."""
 
+import dataclasses
+
 import pytest
 import torch
 
+from ipot import symmetry
 from ipot.data.dataset import Ragged, from_samples
 from ipot.data.statistics import Statistics
 from ipot.evaluation.evaluate import evaluate
 from ipot.evaluation.metrics import relative_l2
-from ipot.evaluation.predict import predict, predictions
+from ipot.evaluation.predict import averaged, predict, predictions
 from ipot.models._wrappers import wrap
 from ipot.models.base import Operator
 from ipot.models.ipot import IPOT, Config
-from ipot.samples import collate
+from ipot.samples import Batch, collate
 from ipot.spec import Need, Spec
 
 TIMES = (1.0, 3.0)
@@ -127,3 +130,32 @@ def test_evaluation_leaves_the_mode_as_it_was(make_sample, training):
     evaluate(model, Ragged(list(samples(make_sample, "ragged"))))
     assert model.training == training
     assert all(m.training == training for m in model.modules())
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_averaged_answers_have_the_symmetry(shared):
+    """A model that has none of its own answers to a turned batch with the turned answer."""
+    line = torch.linspace(0, 1, 5)
+    mesh = torch.cartesian_prod(line, line)[None]
+    places = mesh if shared else mesh.expand(2, -1, -1)
+    facts = dataclasses.replace(
+        IPOT.for_tensors(((0.0, 1.0),) * 2, shape=(5, 5)).spec, symmetries=("square",)
+    )
+    torch.manual_seed(0)
+    sizes = {"width": 8, "latents": 3, "blocks": 1, "heads": 2, "cross_heads": 2, "bins": (2,)}
+    model = IPOT(Config(**sizes), facts)
+    grid = (5, 5) if shared else None
+    batch = Batch(
+        points=places,
+        values=torch.randn(2, 25, 1),
+        queries=places,
+        times=(1.0,),
+        grid=grid,
+        query_grid=grid,
+    )
+    draws = torch.tensor([[[0.9, 0.1, 0.9]], [[0.1, 0.9, 0.9]]]).double()
+    turned = symmetry.apply(batch, draws, facts)
+    plain, plain_turned = predict(model, batch), predict(model, turned)
+    assert (plain - symmetry.undo(plain_turned, batch, draws, facts)).abs().max() > 1e-3
+    one, other = averaged(model, batch), averaged(model, turned)
+    torch.testing.assert_close(one, symmetry.undo(other, batch, draws, facts), atol=1e-5, rtol=1e-5)

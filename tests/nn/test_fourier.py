@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ipot.nn.fourier import FourierFeatures
+from ipot.nn.points import FourierFeatures
 
 random = np.random.default_rng(0)
 

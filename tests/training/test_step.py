@@ -12,6 +12,7 @@ from ipot.training.objective import RelativeL2
 from ipot.training.optimizer import JoinedAdamW, make_optimizer, set_rate
 from ipot.training.settings import Training
 from ipot.training.step import Ledger
+from training.test_fallback import make, model
 from training.toys import CPU, contents, fit
 
 
@@ -195,3 +196,18 @@ def test_the_gradient_of_a_loss_is_one_at_every_step(tmp_path, monkeypatch):
     fit(tmp_path, objective=Moved(), clip=1e-3, epochs=2)
     assert len(seen) > 2
     assert set(seen) == {(seen[0][0], 1.0)}
+
+
+def test_a_layer_that_is_not_training_stays_so():
+    """Beside others that are, in the accelerated twin as in the model."""
+    network = model().eval()
+    one, _ = make("eager", network=network)
+    twin = one.model
+    assert twin is not network
+    assert not twin.inner.decoder.training
+    network.train()
+    network.inner.decoder.eval()
+    one(one.draws(0), 0, 1e-3)
+    for name, layer in twin.named_modules():
+        assert layer.training == (not name.startswith("inner.decoder")), name
+    assert not any(layer.training for layer in network.inner.decoder.modules())

@@ -21,6 +21,7 @@ from ipot.accelerate.cpu.interface import (
     rows,
     threads,
 )
+from ipot.nn.attention import attention, join_heads, split_heads
 
 
 def attend(
@@ -143,11 +144,8 @@ def _apart(pairs: Tensor, value: Tensor | None, inner: int) -> tuple[Tensor, Ten
 
 def _formula(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, heads: int) -> Tensor:
     """Attention by torch's operators, for derivatives of derivatives."""
-    query, key, value = (t.unflatten(-1, (heads, -1)).transpose(1, 2) for t in (query, key, value))
-    scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None, None], float("-inf"))
-    return (scores.softmax(-1) @ value).transpose(1, 2).flatten(2)
+    query, key, value = (split_heads(t, heads) for t in (query, key, value))
+    return join_heads(attention(query, key, value, mask))
 
 
 _attend = torch.library.custom_op("ipot::attend_native", _forward, mutates_args=())

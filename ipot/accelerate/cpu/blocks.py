@@ -1,26 +1,81 @@
 """Attention blocks with C++ kernels, where nothing is differentiated.
 
-`ipot.accelerate.cpu.block` takes layers inputs by outputs, with a norm's own weights in the layer
-behind it. These are made at every call, which takes a hundredth of it. What was kept could be of
-weights that have changed since: torch's fused optimisers leave no sign. Where autocast asks for
-bf16, `ipot.accelerate.cpu.halves` does the same with products in it, and takes layers as they are.
+The kernels of `block.cpp` take layers inputs by outputs, with a norm's own weights in the layer
+behind it; `fits` says which. These are made at every call, which takes a hundredth of it. What was
+kept could be of weights that have changed since: torch's fused optimisers leave no sign. Where
+autocast asks for bf16, `ipot.accelerate.cpu.halves` does the same with products in it, and takes
+layers as they are.
 """
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ipot.accelerate.attention import attend
-from ipot.accelerate.cpu import block as rows
 from ipot.accelerate.cpu import halves
-from ipot.accelerate.cpu.block import Weights
-from ipot.accelerate.cpu.interface import readable, rounds, served
-from ipot.accelerate.target import Target
-from ipot.accelerate.twins import are_plain_layers, hooked
-from ipot.nn.attention import GatedFeedForward
+from ipot.accelerate.cpu.build import call
+from ipot.accelerate.cpu.interface import Layer, address, pointer, readable, rounds, served, threads
+from ipot.accelerate.twins import Target, plain_before_self_attention, plain_behind_attention
+
+UNIT = 16
+"""Outputs must be a multiple of this: the largest vectors that there are."""
+
+
+class Weights(NamedTuple):
+    """A linear layer: `weight` is contiguous."""
+
+    weight: Float[Tensor, "inputs outputs"]
+    bias: Float[Tensor, " outputs"] | None
+
+    def layer(self) -> Layer:
+        """The layer as the library reads it."""
+        bias = None if self.bias is None else pointer(self.bias)
+        return Layer(pointer(self.weight), bias, *self.weight.shape)
+
+
+def fits(*widths: int) -> bool:
+    """True if layers with so many outputs can be taken."""
+    return all(width % UNIT == 0 for width in widths)
+
+
+def norm_project(
+    rows: Float[Tensor, "*rows d"], weights: Weights, epsilon: float
+) -> Float[Tensor, "*rows p"]:
+    """Normalised rows times the weights, which have the norm's own in them."""
+    rows = rows.contiguous()
+    out = rows.new_empty(*rows.shape[:-1], weights.weight.shape[1])
+    count, many = rows.numel() // rows.shape[-1], threads(rows.numel() * weights.weight.shape[1])
+    layer, small = ctypes.byref(weights.layer()), ctypes.c_float(epsilon)
+    given = address(rows), ctypes.c_long(count)
+    call("ipot_norm_project", *given, layer, small, address(out), many)
+    return out
+
+
+def finish_rows(
+    rows: Float[Tensor, "B1 M d"],
+    attended: Float[Tensor, "B M i"],
+    project: Weights,
+    opened: Weights,
+    closed: Weights,
+    epsilon: float,
+) -> Float[Tensor, "B M d"]:
+    """h = rows + project(attended), then h + closed(x * gelu(g)) with [x, g] = opened(norm(h))."""
+    rows, attended = rows.contiguous(), attended.contiguous()
+    out = rows.new_empty(*attended.shape[:-1], rows.shape[-1])
+    own, count = rows.numel() // rows.shape[-1], out.numel() // out.shape[-1]
+    layers = [ctypes.byref(w.layer()) for w in (project, opened, closed)]
+    many = threads(count * sum(w.weight.numel() for w in (project, opened, closed)))
+    call(
+        "ipot_finish",
+        *(address(rows), ctypes.c_long(own), address(attended), ctypes.c_long(count)),
+        *(*layers, ctypes.c_float(epsilon), address(out), many),
+    )
+    return out
 
 
 class Behind(NamedTuple):
@@ -33,24 +88,22 @@ class Behind(NamedTuple):
 
 def finishes(block: Any) -> bool:
     """True if kernels can do what a block does behind its attention."""
+    if not plain_behind_attention(block):
+        return False
     part, last = block.attend, block.feed_forward
-    if not (block.residual and isinstance(last, GatedFeedForward)):
+    if not _float32(part.to_out, last.norm, last.into, last.out):
         return False
-    layers = (part.to_out, last.norm, last.into, last.out)
-    if not are_plain_layers(*layers) or hooked(part, last) or not _float32(*layers):
-        return False
-    return rows.fits(part.to_out.out_features, last.out.in_features)
+    return fits(part.to_out.out_features, last.out.in_features)
 
 
 def applies(block: Any) -> bool:
     """True if kernels can do the whole of a block whose rows attend to each other."""
     part = block.attend
-    layers = (part.norm, part.to_query, part.to_key_value)
-    if part.norm_context is not None or not are_plain_layers(*layers) or not _float32(*layers):
+    if not plain_before_self_attention(block):
         return False
-    if (part.to_query.bias is None) != (part.to_key_value.bias is None):
+    if not _float32(part.norm, part.to_query, part.to_key_value):
         return False
-    return rows.fits(part.to_query.out_features) and finishes(block)
+    return fits(part.to_query.out_features) and finishes(block)
 
 
 def may_read(x: Tensor) -> bool:
@@ -67,7 +120,7 @@ def apply(target: Target, block: Any, state: Tensor, mask: Tensor | None) -> Ten
         triples = halves.norm_project(state, layers, part.norm.eps)
     else:
         weights = _before(part.norm, part.to_query, part.to_key_value)
-        triples = rows.norm_project(state, weights, part.norm.eps)
+        triples = norm_project(state, weights, part.norm.eps)
     query, pairs = triples.split([part.to_query.out_features, part.to_key_value.out_features], -1)
     return finish(block, state, attend(target, query, pairs, part.heads, mask))
 
@@ -79,14 +132,14 @@ def finish(block: Any, y: Tensor, attended: Tensor) -> Tensor:
         layers = _layer(part.to_out), _layer(last.into, last.norm), _layer(last.out)
         return halves.finish(y, attended.float(), *layers, last.norm.eps)
     behind = _behind(part.to_out, last.norm, last.into, last.out)
-    return rows.finish(y, attended, *behind, last.norm.eps)
+    return finish_rows(y, attended, *behind, last.norm.eps)
 
 
 def projects_rounded(x: Tensor, norm: nn.LayerNorm, linear: nn.Linear) -> bool:
     """True if kernels can do linear(norm(x)) with products in bf16, and are to."""
     if torch.is_grad_enabled() or not rounds(x):
         return False
-    return readable(x, *_weights(norm, linear)) and rows.fits(len(linear.weight))
+    return readable(x, *_weights(norm, linear)) and fits(len(linear.weight))
 
 
 def project_rounded(x: Tensor, norm: nn.LayerNorm, linear: nn.Linear) -> Tensor:

@@ -53,7 +53,7 @@ class Layer(NamedTuple):
 def norm_project(
     x: Float[Tensor, "*rows d"], layers: tuple[Layer, ...], epsilon: float
 ) -> Float[Tensor, "*rows p"]:
-    """Normalised rows through layers side by side, whose outputs `block.fits`."""
+    """Normalised rows through layers side by side, whose outputs `blocks.fits`."""
     x = x.contiguous()
     out = x.new_empty(*x.shape[:-1], sum(len(layer.weight) for layer in layers))
     read = [layer.as_read() for layer in layers]

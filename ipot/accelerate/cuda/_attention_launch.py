@@ -157,7 +157,7 @@ def fold(parts: Tensor, to: Tensor) -> None:
 
 
 def side_by_side(x: Tensor) -> Tensor:
-    """The same with its channels side by side."""
+    """The tensor with its channels side by side, copied if they are not."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 

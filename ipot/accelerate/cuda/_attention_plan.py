@@ -104,7 +104,7 @@ class Plan:
         return torch.float32 if self.gather and self.parts_q > 1 else kind
 
     def kind_kv(self, kind: torch.dtype) -> torch.dtype:
-        """The same for keys and values."""
+        """Gradients of keys and values are summed over many queries in float32."""
         return torch.float32 if not self.gather and self.parts_kv > 1 else kind
 
 

@@ -26,7 +26,7 @@ def rows_of(source, row, real, stride, E: tl.constexpr, PAD_E: tl.constexpr):
 @triton.jit
 @no_type_check
 def put_rows(target, row, real, stride, value, E: tl.constexpr, PAD_E: tl.constexpr):
-    """The same the other way."""
+    """Store rows of a head, rounded to what is stored there."""
     e = tl.arange(0, PAD_E)
     inside = real[:, None] & (e < E)[None, :]
     value = value.to(target.dtype.element_ty)

@@ -114,7 +114,8 @@ def lift_kernel(
     BETWEEN: tl.constexpr,
     KEEP: tl.constexpr,
 ):
-    """The same through a lift, whose hidden channels come and go in blocks."""
+    """Features and values through a lift, whose hidden channels are computed block by block, then
+    through norm and projection."""
     kind = waves.dtype.element_ty
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     real = row < count

@@ -41,7 +41,7 @@ def attend(query: Tensor, pairs: Tensor, heads: int, mask: Tensor | None = None)
 def attend_with_lse(
     query: Tensor, pairs: Tensor, heads: int, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The same and, (B, H, M), the natural logarithm of the sum of the weights."""
+    """`attend`, and the natural logarithm of the sum of the weights (B, H, M)."""
     call = _attend_function if plainly() else _attend
     return call(query, pairs.to(query.dtype), None, mask, heads, query.requires_grad)
 
@@ -68,8 +68,8 @@ def attend_self(triples: Tensor, mask: Tensor | None, heads: int) -> Tensor:
 
 
 def attend_self_with_lse(triples: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-    """The same without padding and, (B, H, Z), the natural logarithm of the sum of the weights;
-    for those who differentiate by `ipot.accelerate.cuda.self_attention`."""
+    """`attend_self` without padding, and the natural logarithm of the sum of the weights (B, H, Z),
+    for callers that differentiate by `ipot.accelerate.cuda.self_attention`."""
     return _attend_self_function(triples, None, heads)
 
 

@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ipot.accelerate.twins import are_plain_layers, hooked
-from ipot.nn.attention import GatedFeedForward
+from ipot.accelerate.twins import plain_before_self_attention, plain_behind_attention
 
 FEW = 4096
 """Rows up to which a norm and the projection behind it are one kernel; of more, the library's
@@ -34,11 +33,9 @@ class Packed(NamedTuple):
 
 def finishes(block: Any) -> bool:
     """True if kernels can do what a block does behind its attention."""
+    if not plain_behind_attention(block):
+        return False
     part, last = block.attend, block.feed_forward
-    if not (block.residual and isinstance(last, GatedFeedForward)):
-        return False
-    if not are_plain_layers(part.to_out, last.norm, last.into, last.out) or hooked(part, last):
-        return False
     if last.norm.eps != 1e-5 or any(x.bias is None for x in (part.to_out, last.into, last.out)):
         return False
     from ipot.accelerate.cuda.rows import supports
@@ -48,14 +45,9 @@ def finishes(block: Any) -> bool:
 
 def applies(block: Any) -> bool:
     """True if kernels can do the whole of a block whose rows attend to each other."""
-    part = block.attend
-    if part.norm_context is not None:
+    if not plain_before_self_attention(block):
         return False
-    if not are_plain_layers(part.norm, part.to_query, part.to_key_value):
-        return False
-    if (part.to_query.bias is None) != (part.to_key_value.bias is None):
-        return False
-    return part.norm.eps == 1e-5 and finishes(block)
+    return block.attend.norm.eps == 1e-5 and finishes(block)
 
 
 def pack(block: Any) -> Packed:

@@ -261,7 +261,7 @@ def _few_backward_kernel(
     COLUMNS: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    """The same for one or two channels of values."""
+    """The kernel for one or two channels of values."""
     across = tl.cdiv(p_count, COLUMNS)
     tile = tl.program_id(0)
     wide = tile.to(tl.int64) * 0  # makes offsets of samples 64 bits wide

@@ -115,7 +115,7 @@ def prepare_lift(
     *,
     dtype: torch.dtype = torch.bfloat16,
 ) -> Lifting:
-    """The same for lift(features, values), with linear(norm(token)) behind it if they are given."""
+    """What the kernel reads for lift(features, values), and for linear(norm(token)) if given."""
     _refuse_gradients(lift.out.weight)
     if (norm is None) != (linear is None):
         raise ValueError("a projection behind a lift needs both its norm and its linear layer")

@@ -107,7 +107,7 @@ def norm_project(
     bias: Float[Tensor, " p"] | None = None,
     dtype: torch.dtype = torch.bfloat16,
 ) -> Float[Tensor, "R p"]:
-    """The same for parameters that serve once."""
+    """`norm_project_packed` for parameters that are packed for this call alone."""
     packed = pack_projection(gamma, beta, weight, bias=bias)
     return norm_project_packed(x, packed, weight.shape[0], dtype)
 
@@ -124,7 +124,7 @@ def finish_block(
     weight: Float[Tensor, "d f"],
     bias: Float[Tensor, " d"],
 ) -> Float[Tensor, "R d"]:
-    """The same for parameters that serve once."""
+    """`finish_block_packed` for parameters that are packed for this call alone."""
     packed = pack_finish(out_weight, out_bias, gamma, beta, into_weight, into_bias, weight, bias)
     return finish_block_packed(x, o, packed)
 

@@ -28,7 +28,7 @@ def take(source, row, live, column, WIDTH: tl.constexpr):
 @triton.jit
 @no_type_check
 def put(target, row, live, column, WIDTH: tl.constexpr, value):
-    """The same the other way, rounded to what is stored there."""
+    """Store rows, rounded to the type of what is stored there."""
     value = value.to(target.dtype.element_ty)
     tl.store(target + row[:, None] * WIDTH + column[None, :], value, mask=live[:, None])
 

@@ -25,10 +25,9 @@ from ipot.accelerate.layers.latent import (
 )
 from ipot.accelerate.layers.relay import QuickLocalMixing, QuickRelayAttention, QuickSurroundings
 from ipot.nn.attention import AttentionBlock, GatedFeedForward, MultiHead
-from ipot.nn.fourier import FourierFeatures
 from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
 from ipot.nn.neighbours import Surroundings
-from ipot.nn.points import Lift
+from ipot.nn.points import FourierFeatures, Lift
 from ipot.nn.relay import LocalMixing, RelayAttention
 from ipot.nn.slices import PhysicsAttention
 

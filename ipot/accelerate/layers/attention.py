@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.accelerate import folded
+from ipot.accelerate import fixed_mesh
 from ipot.accelerate.attention import attend, attend_narrow, attention
 from ipot.accelerate.chunks import Chunks
 from ipot.accelerate.cpu import blocks as cpu_blocks
 from ipot.accelerate.cuda import blocks as cuda_blocks
-from ipot.accelerate.folded import Folded, product_dtype, project_folded
+from ipot.accelerate.fixed_mesh import Folded, product_dtype, project_folded
 from ipot.accelerate.projected import Projected, Ready
 from ipot.accelerate.shared_mesh import (
     Laid,
@@ -93,7 +93,7 @@ class QuickMultiHead(Accelerated, MultiHead):
 
     def _absorbs(self, features: int) -> bool:
         """By our kernels alone, which leave a gradient out."""
-        return self.target.triton and self.open and folded.absorbs(self, features)
+        return self.target.triton and self.open and fixed_mesh.absorbs(self, features)
 
     def query_of(self, query: Asked) -> Float[Tensor, "Bq M i"]:
         """Queries, normalised and projected."""
@@ -155,7 +155,7 @@ class QuickMultiHead(Accelerated, MultiHead):
             operand = query.operand
             alike = operand.dtype == product_dtype(context.dtype, context.device)
             if alike and self._absorbs(self.to_query.in_features):
-                weights, bias = folded.absorbing_weights(self, operand.shape[-1])
+                weights, bias = fixed_mesh.absorbing_weights(self, operand.shape[-1])
                 return operand, cuda_blocks.project(context, norm, weights, bias)
         return self.query_of(query), self.pairs_of(context)
 

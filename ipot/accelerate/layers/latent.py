@@ -10,20 +10,18 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ipot.accelerate import cuda, folded
+from ipot.accelerate import cuda, fixed_mesh
 from ipot.accelerate.chunks import Chunks, Streamed, chunk_size, streams
 from ipot.accelerate.cpu import project as cpu_project
 from ipot.accelerate.cpu.interface import readable
 from ipot.accelerate.cuda import blocks as cuda_blocks
-from ipot.accelerate.fixed_mesh import KeepsMesh, Known
-from ipot.accelerate.folded import Folded, for_product
+from ipot.accelerate.fixed_mesh import Folded, KeepsMesh, Known, for_product
 from ipot.accelerate.layers.attention import Asked, Context, QuickBlock
 from ipot.accelerate.projected import Ready, has_kernel, project_mesh, project_points, waves
 from ipot.accelerate.shared_mesh import Split, sums_of
 from ipot.accelerate.twins import Accelerated, hooked, is_plain
-from ipot.nn.fourier import FourierFeatures
 from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
-from ipot.nn.points import Lift
+from ipot.nn.points import FourierFeatures, Lift
 
 
 class QuickFourierFeatures(Accelerated, FourierFeatures):
@@ -151,7 +149,7 @@ class QuickInducingPoints(Accelerated, KeepsMesh, InducingPoints):
         features = self.position(places)
         if self.lift is not None:
             return Known(places, for_product(features))
-        operand = for_product(folded.aligned(features))
+        operand = for_product(fixed_mesh.aligned(features))
         return Known(places, operand, features, sums_of(features))
 
     def _in_one_go(self, points: Tensor, values: Tensor, mask: Tensor | None) -> Context | None:
@@ -277,9 +275,9 @@ class QuickQueryDecoder(Accelerated, KeepsMesh, QueryDecoder):
         if self.lift is not None:
             return Known(places, for_product(features))
         width = None
-        if cuda.available(places.device) and folded.absorbs(part, self.position.width):
-            width = folded.columns(self.position.width)
-        return Known(places, for_product(folded.fold(features, part.norm.eps, width)))
+        if cuda.available(places.device) and fixed_mesh.absorbs(part, self.position.width):
+            width = fixed_mesh.columns(self.position.width)
+        return Known(places, for_product(fixed_mesh.fold(features, part.norm.eps, width)))
 
     def keep(self, places: Float[Tensor, "1 N D"]) -> None:
         """Keep what these queries give, where the layers behind can be computed from it."""
@@ -303,5 +301,5 @@ class QuickQueryDecoder(Accelerated, KeepsMesh, QueryDecoder):
         rows, width = features.shape[1:]
         if features.requires_grad or not self.open or not part.absorbs(rows, width, state):
             return features
-        wide = folded.fold(features, part.norm.eps, folded.columns(width))
+        wide = fixed_mesh.fold(features, part.norm.eps, fixed_mesh.columns(width))
         return Folded(for_product(wide))

@@ -236,7 +236,7 @@ def _off(offsets: np.ndarray, step: float) -> np.ndarray:
 
 
 def _months_on(last: Any, months: int) -> Any:
-    """The same day some months later; from the last day of a month to the last day of another."""
+    """The day some months later. The last day of a month becomes the last day of the other."""
     if isinstance(last, np.datetime64):
         day, one = last.astype("datetime64[D]"), np.timedelta64(1, "D")
         month = last.astype("datetime64[M]")

@@ -39,7 +39,7 @@ class WindowValues:
     """The changes of units that these are in."""
 
     def with_parameters(self, more: np.ndarray) -> WindowValues:
-        """The same with other parameters (S, P) behind, which are in no changed units."""
+        """These arrays with more parameters (S, P) behind their own, in units as they come."""
         found = dict(self.scalings)
         if (own := found.get("parameters")) is not None:
             count = more.shape[1]

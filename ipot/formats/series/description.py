@@ -82,7 +82,7 @@ class Series:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Series:
-        """The same from JSON."""
+        """A series from what `to_dict` wrote, read from JSON."""
         known = {f.name for f in fields(cls)}
         if unknown := sorted(set(content) - known):
             raise DataError(

@@ -65,7 +65,7 @@ def ranks(types: np.ndarray, order: tuple[str, ...]) -> np.ndarray:
 
 
 def take_cells(mesh: Mesh, order: np.ndarray) -> Mesh:
-    """The same cells in another order, or some of them."""
+    """Cells of a mesh in another order, or some of them."""
     ends = mesh.offsets.astype(np.int64)
     lengths = np.diff(ends, prepend=0)
     new_ends = np.cumsum(lengths[order])

@@ -37,7 +37,7 @@ EXPANSION = 8
 """Beyond those, so many times the size of the file: text is wordy, and arrays may share bytes."""
 
 COMPRESSION = 200
-"""The same where arrays are compressed."""
+"""`EXPANSION` for compressed arrays."""
 
 _BLOCK = 1 << 20
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.accelerate.cpu import block
+from ipot.accelerate.cpu import blocks
 from ipot.accelerate.cpu.blocks import _before, _behind
 from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
@@ -38,7 +38,7 @@ def test_a_norm_and_a_projection(count, bias):
     part = drawn(20, 16, 1, bias=bias).attend
     rows = 3 * torch.randn(count, 20) + 1
     weights = _before(part.norm, part.to_query, part.to_key_value)
-    found = block.norm_project(rows, weights, part.norm.eps)
+    found = blocks.norm_project(rows, weights, part.norm.eps)
     normed = part.double().norm(rows.double())
     wanted = torch.cat([part.to_query(normed), part.to_key_value(normed)], -1)
     assert found.shape == wanted.shape == (count, 48)
@@ -52,7 +52,7 @@ def test_what_is_behind_the_attention(width, inner, multiplier, samples):
     rows, attended = torch.randn(1, 75, width), torch.randn(samples, 75, inner)
     part, last = made.attend, made.feed_forward
     behind = _behind(part.to_out, last.norm, last.into, last.out)
-    found = block.finish(rows, attended, *behind, last.norm.eps)
+    found = blocks.finish_rows(rows, attended, *behind, last.norm.eps)
     made.double()
     update = rows.double() + part.to_out(attended.double())
     wanted = update + last(update)
@@ -70,7 +70,7 @@ def test_gates_far_from_zero():
     last.out.weight.copy_(torch.eye(16))
     behind = _behind(made.attend.to_out, last.norm, last.into, last.out)
     zeros = torch.zeros(1, 1, width)
-    found = block.finish(zeros, zeros, *behind, 1e-5)[0, 0]
+    found = blocks.finish_rows(zeros, zeros, *behind, 1e-5)[0, 0]
     rest = made.attend.to_out.bias + last.out.bias
     wanted = nn.functional.gelu(torch.linspace(-40, 40, 16).double())
     assert (found - rest - wanted).abs().max() < 2e-6
@@ -83,7 +83,10 @@ def test_epsilon_counts_where_rows_hardly_differ():
     rows = 1e-3 * torch.randn(1, 75, 16)
     weights = _before(part.norm, part.to_query, part.to_key_value)
     behind = _behind(part.to_out, last.norm, last.into, last.out)
-    found = block.norm_project(rows, weights, 1e-5), block.finish(rows, 0 * rows, *behind, 1e-5)
+    found = (
+        blocks.norm_project(rows, weights, 1e-5),
+        blocks.finish_rows(rows, 0 * rows, *behind, 1e-5),
+    )
     made.double()
     normed, rows = part.norm(rows.double()), rows.double()
     wanted = torch.cat([part.to_query(normed), part.to_key_value(normed)], -1), rows + last(rows)
@@ -101,10 +104,10 @@ def test_layers_without_a_bias():
     rows = torch.randn(1, 75, 32)
     # Twice: what was left behind by the first must not count in the second.
     for attended in (torch.randn(1, 75, 32), torch.randn(1, 75, 32)):
-        wanted = block.finish(rows, attended, *behind, 1e-5)
-        torch.testing.assert_close(block.finish(rows, attended, *bare, 1e-5), wanted)
-        wanted = block.norm_project(rows, behind.opened, 1e-5)
-        torch.testing.assert_close(block.norm_project(rows, bare[1], 1e-5), wanted)
+        wanted = blocks.finish_rows(rows, attended, *behind, 1e-5)
+        torch.testing.assert_close(blocks.finish_rows(rows, attended, *bare, 1e-5), wanted)
+        wanted = blocks.norm_project(rows, behind.opened, 1e-5)
+        torch.testing.assert_close(blocks.norm_project(rows, bare[1], 1e-5), wanted)
 
 
 def test_results_do_not_depend_on_threads():
@@ -117,8 +120,8 @@ def test_results_do_not_depend_on_threads():
     try:
         for count in (1, 3):
             torch.set_num_threads(count)
-            found.append(block.norm_project(rows, weights, 1e-5))
-            found.append(block.finish(rows, attended, *behind, 1e-5))
+            found.append(blocks.norm_project(rows, weights, 1e-5))
+            found.append(blocks.finish_rows(rows, attended, *behind, 1e-5))
     finally:
         torch.set_num_threads(before)
     assert torch.equal(found[0], found[2])
@@ -133,16 +136,16 @@ def test_rows_may_lie_anyhow():
     rows, attended = torch.randn(2, 5, 16), torch.randn(2, 5, 16)
     others = [t.transpose(1, 2).contiguous().transpose(1, 2) for t in (rows, attended)]
     assert not others[0].is_contiguous()
-    wanted = block.norm_project(rows, weights, 1e-5)
-    assert torch.equal(block.norm_project(others[0], weights, 1e-5), wanted)
-    wanted = block.finish(rows, attended, *behind, 1e-5)
-    assert torch.equal(block.finish(*others, *behind, 1e-5), wanted)
+    wanted = blocks.norm_project(rows, weights, 1e-5)
+    assert torch.equal(blocks.norm_project(others[0], weights, 1e-5), wanted)
+    wanted = blocks.finish_rows(rows, attended, *behind, 1e-5)
+    assert torch.equal(blocks.finish_rows(*others, *behind, 1e-5), wanted)
 
 
 def test_widths_that_fill_vectors():
-    assert block.fits(16, 64, 128)
+    assert blocks.fits(16, 64, 128)
     # Half of the largest vectors will not do, though there are machines that have such.
-    assert not any(block.fits(*widths) for widths in [(16, 20), (20, 16), (24,), (8, 16)])
+    assert not any(blocks.fits(*widths) for widths in [(16, 20), (20, 16), (24,), (8, 16)])
 
 
 def test_what_is_not_a_number_is_not_lost():
@@ -151,5 +154,5 @@ def test_what_is_not_a_number_is_not_lost():
     behind = _behind(part.to_out, last.norm, last.into, last.out)
     rows = torch.randn(1, 5, 16)
     rows[0, 2, 3] = torch.nan
-    found = block.finish(rows, rows, *behind, 1e-5)
+    found = blocks.finish_rows(rows, rows, *behind, 1e-5)
     assert found.isnan().any(-1).tolist() == [[False, False, True, False, False]]

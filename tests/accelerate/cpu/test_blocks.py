@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from ipot.accelerate import accelerate
-from ipot.accelerate.cpu import block as rows
-from ipot.accelerate.cpu import build
+from ipot.accelerate.cpu import blocks, build
 from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
 from ipot.nn.attention import AttentionBlock
@@ -17,14 +16,14 @@ pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()
 def calls(monkeypatch):
     """What kernels were called."""
     made = []
-    for name in ("norm_project", "finish"):
-        known = getattr(rows, name)
+    for name in ("norm_project", "finish_rows"):
+        known = getattr(blocks, name)
 
         def counted(*given, name=name, known=known):
             made.append(name)
             return known(*given)
 
-        monkeypatch.setattr(rows, name, counted)
+        monkeypatch.setattr(blocks, name, counted)
     return made
 
 
@@ -38,11 +37,11 @@ def test_blocks_go_by_kernels(calls):
     itself, other = block(bias=True), block(context=20)
     state, context = torch.randn(3, 90, 32), torch.randn(3, 70, 20)
     found = accelerate(itself)(state)
-    assert calls == ["norm_project", "finish"]
+    assert calls == ["norm_project", "finish_rows"]
     torch.testing.assert_close(found, itself(state), rtol=1e-5, atol=1e-5)
     calls.clear()
     found = accelerate(other)(state[:1], context)
-    assert calls == ["finish"]
+    assert calls == ["finish_rows"]
     torch.testing.assert_close(found, other(state[:1], context), rtol=1e-5, atol=1e-5)
 
 
@@ -74,7 +73,7 @@ def test_elsewhere_the_layers_do_it(calls, why, monkeypatch):
 
 
 LAYERS = {
-    **dict.fromkeys(("attend.norm", "attend.to_query", "attend.to_key_value"), ("finish",)),
+    **dict.fromkeys(("attend.norm", "attend.to_query", "attend.to_key_value"), ("finish_rows",)),
     **dict.fromkeys(("attend", "attend.to_out", "feed_forward", "feed_forward.into"), ()),
 }
 
@@ -93,7 +92,7 @@ def test_kernels_leave_out_layers_with_hooks_and_no_more(calls, name):
 def test_queries_that_do_not_fill_vectors(calls):
     made, state = block(head_width=5), torch.randn(1, 90, 32)
     found = accelerate(made)(state)
-    assert calls == ["finish"]
+    assert calls == ["finish_rows"]
     torch.testing.assert_close(found, made(state), rtol=1e-5, atol=1e-5)
 
 

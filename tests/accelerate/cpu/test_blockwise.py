@@ -10,7 +10,7 @@ from ipot.accelerate.attention import attend, attend_narrow, attention, path_of
 from ipot.accelerate.cpu import blockwise
 from ipot.accelerate.streaming import attend_with_lse, gradients
 from ipot.nn.attention import attention as plain_attention
-from ipot.nn.fourier import FourierFeatures
+from ipot.nn.points import FourierFeatures
 from tests.accelerate.models import target
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}

@@ -15,7 +15,7 @@ from ipot.accelerate.projected import waves
 from ipot.accelerate.shared_mesh import Split
 from ipot.errors import Unsupported
 from ipot.nn.attention import AttentionBlock, MultiHead
-from ipot.nn.fourier import FourierFeatures
+from ipot.nn.points import FourierFeatures
 from tests.accelerate.models import target
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")

@@ -9,9 +9,8 @@ from torch import nn
 
 from ipot.accelerate import cuda as kernels
 from ipot.accelerate.shared_mesh import Split, project
-from ipot.nn.fourier import FourierFeatures
 from ipot.nn.mlp import Precise
-from ipot.nn.points import Lift
+from ipot.nn.points import FourierFeatures, Lift
 
 pytestmark = [
     pytest.mark.plain,  # the hook that checks shapes would wrap the kernels themselves
