@@ -23,7 +23,7 @@ from ipot.recipes.experiment import Experiment
 from ipot.recipes.sizes import WHOLE
 from ipot.recipes.studies import Question, answer, examine, seen_test_data
 from ipot.report import plots
-from ipot.run_folder import run_at
+from ipot.run_folder import Run, run_at
 from ipot.samples import Sample, collate
 from ipot.saved.folder import is_saved
 from ipot.spec import Need, Spec
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> None:
     studio = Studio(flags)
     for kind in flags.kind or studio.sensible():
         figure = getattr(studio, kind)()
-        print(plots.save(figure, (flags.out or flags.run) / f"{kind}.{flags.format}"))
+        print(plots.save(figure, (flags.out or studio.run.path) / f"{kind}.{flags.format}"))
 
 
 class Studio:
@@ -138,20 +138,22 @@ class Studio:
         return self.surrogate.spec
 
     @property
-    def metrics(self) -> Path:
-        """The journal of its training: of a fit it lies in a folder of its own."""
-        return run_at(self.flags.run).metrics
+    def run(self) -> Run:
+        """Its training: of a fit it lies in a folder of its own, beside the saved model."""
+        return run_at(self.flags.run)
 
     def sensible(self) -> list[str]:
         """The pictures that this model has."""
         moving = self.spec.steps > 1
+        logged = self.run.metrics.exists()  # a saved model may have left its run behind
         if self.flags.input is not None or self.surrogate.settings is None:
-            chosen = {"rollout": moving, "loss": self.metrics.exists()}
+            chosen = {"rollout": moving, "loss": logged}
             return [kind for kind in ("fields", "rollout", "loss") if chosen.get(kind, True)]
         grid = isinstance(self.settings.problem, GridProblem)
         free = Need.SAME_POINTS not in self.model.needs
         some = self.flags.fill is not None or not WHOLE & self.model.needs
         chosen = {"rollout": moving, "time": moving, "resolution": grid and free, "sensors": some}
+        chosen["loss"] = logged
         return [kind for kind in KINDS if chosen.get(kind, True)]
 
     def fields(self) -> Any:
@@ -167,7 +169,7 @@ class Studio:
 
     def loss(self) -> Any:
         """The training curve."""
-        rows = read(self.metrics)
+        rows = read(self.run.metrics)
         if not rows:
             raise DataError(f"{self.flags.run} has no metrics yet")
         return plots.training(rows)

@@ -25,7 +25,7 @@ from ipot.data.store import Store
 from ipot.errors import RunError, Unsupported
 from ipot.recipes import ledger
 from ipot.recipes.experiment import Experiment, experiment
-from ipot.recipes.running import resume, run, run_or_resume
+from ipot.recipes.running import resume, run
 from ipot.recipes.several_seeds import run_seeds
 from ipot.run_folder import Run
 from ipot.training.distributed import PATIENCE, first_process
@@ -139,8 +139,7 @@ def _train(settings: Experiment, flags: Any, command: str) -> int:
                 print(f"seed {row['seed']}: validation {row['best_validation']:.5f}")
             print(f"mean {summary['mean']:.5f}, spread {summary['spread']:.5f}")
         return 0
-    start = run_or_resume if flags.resume_or_start else run
-    result = start(settings, out, **options)
+    result = run(settings, out, or_resume=flags.resume_or_start, **options)
     _record(out, flags, command)
     _report(result, out, flags)
     return 0

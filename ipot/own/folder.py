@@ -36,7 +36,7 @@ def working_folder(
     if resume is not None:
         recover_run(resume, (TRAINING,))  # a save that was killed may have left it elsewhere
         if not Run(resume / TRAINING).config_file.is_file():
-            raise RunError(f"resume={resume}: there is no run to go on with. Start one by out=...")
+            raise RunError(f"resume={resume}: there is no run to go on with. {_instead(resume)}")
         # Now, and not when the model is to be saved at the end.
         refuse_target(resume, overwrite=True)
         with locked(resume / TRAINING, "training"):
@@ -60,6 +60,15 @@ def working_folder(
             # Another process may have begun since, and even have ended.
             Run(out / TRAINING).refuse_existing()
             yield out, False
+
+
+def _instead(folder: Path) -> str:
+    """What to do about a folder without the run of a fit."""
+    if is_saved(folder) or not Run(folder).config_file.is_file():
+        return "Start one by out=..."
+    if folder.name == TRAINING:
+        return f"It is the run inside of a fit: give the folder around it, {folder.parent}."
+    return f"It is one of a built-in problem: `ipot train --resume {folder}` goes on with it."
 
 
 def refuse_another(folder: Path, fingerprint: str) -> None:

@@ -31,7 +31,7 @@ from ipot.recipes.compare_table import (
     simple_scores,
 )
 from ipot.recipes.experiment import PRESETS, Experiment, SplitReport, build, experiment, load_data
-from ipot.recipes.running import refuse_other, run_or_resume
+from ipot.recipes.running import refuse_other, run
 from ipot.recipes.studies import Question, ask
 from ipot.run_folder import Run
 from ipot.training.settings import Training
@@ -222,7 +222,7 @@ def _outcome(plan: Entrant, folder: Path, options: dict[str, Any]) -> dict[str, 
 
 
 def _train(settings: Experiment, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
-    result = run_or_resume(settings, folder, **options)
+    result = run(settings, folder, or_resume=True, **options)
     if not math.isfinite(result.best_validation):
         return {"reason": "diverged: no validation error was finite"}
     keep = {name: options[name] for name in ("device", "store", "report")}

@@ -29,7 +29,7 @@ from ipot.recipes.experiment import (
 from ipot.recipes.own_data import OwnData, as_experiment
 from ipot.recipes.sizes import refuse_sizes, refuse_subsets, refuse_training
 from ipot.recipes.starting import Start, load_start, refuse_start
-from ipot.run_folder import Run, differences, environment, left_as_found
+from ipot.run_folder import Run, differences, environment, left_as_found, run_at
 from ipot.training import checkpoint
 from ipot.training.checkpoint import result_from
 from ipot.training.distributed import PATIENCE, World, launch, restarted, world
@@ -88,11 +88,6 @@ def run(
         return trainer.run(Progress(quiet=quiet or not here.first))
 
 
-def run_or_resume(settings: Experiment, out: Path | str, **options: Any) -> Result:
-    """Start a run, resume one that was stopped, or read how one ended: `run` with `or_resume`."""
-    return run(settings, out, or_resume=True, **options)
-
-
 @contextmanager
 def claimed(path: Path, here: World) -> Iterator[None]:
     """Have a run folder for oneself; of several processes the first one takes the lock for all."""
@@ -134,7 +129,7 @@ def resume(
     A run on data of one's own goes on with the same `data`. Code outside this package that the run
     names, or the one that it started from, is imported only where the run is `trusted`.
     """
-    folder, place = Run.open(path), choose(device)
+    folder, place = Run.open(run_at(path).path), choose(device)
     read_settings(folder, trusted=trusted, data=data)
     with world(place, patience) as here, claimed(folder.path, here):
         return _resumed(folder, data, place, here, store, quiet, trusted)
@@ -208,7 +203,7 @@ def restore(
     """
     if weights not in ("best", "last"):
         raise UnknownName(f"unknown weights {shown(weights)}. Known: best, last")
-    folder = Run.open(path)
+    folder = Run.open(run_at(path).path)
     settings = read_settings(folder, trusted=trusted, data=data)
     file, prefix = (folder.best, "") if weights == "best" else (folder.last, "model")
     _refuse_unlike(settings, file, folder.config_file, prefix)

@@ -13,7 +13,7 @@ from ipot import files
 from ipot.errors import RunError, Unsupported
 from ipot.lock import locked
 from ipot.recipes.experiment import Experiment
-from ipot.recipes.running import run_or_resume
+from ipot.recipes.running import run
 from ipot.training.distributed import first_process
 
 
@@ -31,7 +31,7 @@ def run_seeds(
         for seed in seeds:
             folder = Path(out) / f"seed-{seed}"
             changed = replace(settings, training=replace(settings.training, seed=seed))
-            result = run_or_resume(changed, folder, **options)
+            result = run(changed, folder, or_resume=True, **options)
             rows.append({"seed": seed, "best_validation": result.best_validation})
         errors = [row["best_validation"] for row in rows]
         if not all(math.isfinite(error) for error in errors):

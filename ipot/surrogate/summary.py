@@ -15,7 +15,7 @@ def summary(scores: Mapping[str, Any], about: Mapping[str, Any]) -> list[str]:
     """
     counts = about.get("samples", {})
     if "held_out" not in scores:
-        return _of_validation(scores, about, counts.get("validation", 0))
+        return _of_validation(scores, about, counts)
     kind = "weighted relative L2 error" if scores.get("weighted") else "relative L2 error"
     count = counts.get("held out")
     lines = [f"{kind} on {count or 'some'} samples held out:"]
@@ -29,10 +29,12 @@ def summary(scores: Mapping[str, Any], about: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _of_validation(scores: Mapping[str, Any], about: Mapping[str, Any], count: int) -> list[str]:
+def _of_validation(
+    scores: Mapping[str, Any], about: Mapping[str, Any], counts: Mapping[str, int]
+) -> list[str]:
     if "validation" not in scores:
         return ["no scores"]
-    error = percent(scores["validation"])
+    error, count = percent(scores["validation"]), counts.get("validation", 0)
     # The error that the best weights were chosen by, in which every output has its own size.
     kind = "balanced error" if scores.get("balanced") else "error"
     if "run" in about:
@@ -40,7 +42,10 @@ def _of_validation(scores: Mapping[str, Any], about: Mapping[str, Any], count: i
     if not count:
         return [f"{kind} on the training samples: {error}; too few to hold any out"]
     each = "sample" if count == 1 else "samples"
-    return [f"{kind} on {count} validation {each}: {error}; too few to hold more out"]
+    others = "too few to hold more out"
+    if held := counts.get("held out"):  # a fit that was stopped between its end and its scores
+        others = f"not scored yet on the {held} held out"
+    return [f"{kind} on {count} validation {each}: {error}; {others}"]
 
 
 def _of_channels(scores: Mapping[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 import ipot
 from ipot.cli import main
+from ipot.commands.plot import Plot, Studio
 from ipot.formats import read_cases
 from tests.commands.conftest import TINY
 
@@ -129,6 +130,8 @@ def test_a_saved_run_is_evaluated_plotted_and_asked_like_the_run(run, store, tmp
     seen = [*data, "--keep", "0.5", "--query-resolution", "29", "--samples", "2"]
     assert ask("evaluate", saved, *seen) == ask("evaluate", run, *seen)
     assert main(["plot", saved, *data, "--out", str(tmp_path), "--kind", "fields"]) == 0
+    assert "loss" not in Studio(Plot(run=Path(saved))).sensible()  # its run is elsewhere
+    assert "loss" in Studio(Plot(run=Path(run))).sensible()
     assert (tmp_path / "fields.png").stat().st_size > 5000
     np.savez(tmp_path / "case.npz", points=np.full((1, 2), 0.5), values=np.ones((1, 1)))
     answers = []

@@ -15,6 +15,7 @@ from training.toys import Kill, assert_same_run
 
 import ipot
 from ipot import files
+from ipot.cli import main
 from ipot.data.own import Dataset
 from ipot.errors import DataError, RunError, Unsupported
 from ipot.own import fit as fitting
@@ -24,6 +25,7 @@ from ipot.recipes.experiment import experiment
 from ipot.recipes.own_data import fingerprint
 from ipot.report.tables import percent
 from ipot.samples import collate
+from ipot.saved.folder import is_saved
 from ipot.training.objective import RelativeL2
 from own import tiny
 from own.tiny import KINDS, X, quick
@@ -380,6 +382,11 @@ def test_a_fit_that_was_stopped_is_loaded_like_any_run(tmp_path, monkeypatch):
         assert model.predict(points=X, values=tiny.waves(2, X)[0]).shape == (2, len(X))
         assert model.about["samples"] == {"train": 11, "validation": 10, "held out": 10}
         assert model.problem is None
+    # A picture beside the run is in nobody's way when the model is saved around it.
+    assert main(["plot", str(tmp_path / "model"), "--kind", "loss", "--device", "cpu"]) == 0
+    assert (tmp_path / "model" / "training" / "loss.png").exists()
+    quick(data, resume=tmp_path / "model", **STOPPED)
+    assert is_saved(tmp_path / "model")
 
 
 def test_a_run_is_started_or_goes_on(tmp_path):

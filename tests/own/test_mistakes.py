@@ -211,6 +211,11 @@ def test_a_fit_without_weights_is_no_model_yet(tmp_path, name):
     with pytest.raises(RunError, match="data of your own, which are not in it: go on with") as told:
         ipot.resume(folder / TRAINING, device="cpu")
     assert f"ipot.fit(data, resume={str(folder)!r})" in str(told.value)
+    with pytest.raises(RunError, match="data of your own, which are not in it"):
+        ipot.resume(folder, device="cpu")
+    with pytest.raises(RunError, match="give the folder around it") as told:
+        ipot.fit(tiny.data("mesh"), resume=folder / TRAINING)
+    assert str(told.value).endswith(f"{folder}.")
 
 
 def test_the_run_beside_a_saved_model_is_not_loaded_in_its_place(tmp_path):

@@ -12,7 +12,7 @@ from training.toys import PROBLEM, assert_same_run
 from ipot.errors import Busy, RunError
 from ipot.lock import locked
 from ipot.recipes.compare import compare, shared
-from ipot.recipes.running import resume, run, run_or_resume
+from ipot.recipes.running import resume, run
 from ipot.recipes.several_seeds import run_seeds
 from ipot.run_folder import Run
 from ipot.training.trainer import Trainer
@@ -52,7 +52,7 @@ def test_a_live_run_is_neither_resumed_nor_started_again(tmp_path, small, store,
         for start in (
             lambda: resume(folder, store=store, **QUIET),
             lambda: run(settings, folder, store=store, **QUIET),
-            lambda: run_or_resume(settings, folder, store=store, **QUIET),
+            lambda: run(settings, folder, store=store, or_resume=True, **QUIET),
         ):
             with pytest.raises(Busy, match=rf"in use by process {child} on .*\(training since"):
                 start()
@@ -129,10 +129,17 @@ def test_a_restart_by_torchrun_goes_on(tmp_path, small, store, monkeypatch):
 def test_resume_or_start_refuses_other_settings_by_name(tmp_path, small, store):
     run(small(), tmp_path / "run", store=store, **QUIET)
     with pytest.raises(RunError, match=r"other settings \(training\.epochs\)"):
-        run_or_resume(small(epochs=3), tmp_path / "run", store=store, **QUIET)
+        run(small(epochs=3), tmp_path / "run", store=store, or_resume=True, **QUIET)
     with pytest.raises(RunError, match=r"other settings \(start_from: None, and not "):
-        run_or_resume(small(), tmp_path / "run", store=store, start_from=tmp_path / "run", **QUIET)
-    assert run_or_resume(small(), tmp_path / "run", store=store, **QUIET).epochs == 2
+        run(
+            small(),
+            tmp_path / "run",
+            store=store,
+            start_from=tmp_path / "run",
+            or_resume=True,
+            **QUIET,
+        )
+    assert run(small(), tmp_path / "run", store=store, or_resume=True, **QUIET).epochs == 2
 
 
 def test_data_are_made_once_for_two_that_need_them(tmp_path, store, caplog):

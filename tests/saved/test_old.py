@@ -76,6 +76,12 @@ def test_a_fit_of_before_that_was_stopped_says_how_to_end_it():
             ipot.load(path, device="cpu")
 
 
+def test_a_run_on_a_problem_is_not_resumed_as_a_fit(tmp_path):
+    folder = copied("run", tmp_path / "run")
+    with pytest.raises(RunError, match=r"of a built-in problem: `ipot train --resume .*run` goes"):
+        ipot.fit(tiny.data("mesh"), resume=folder)
+
+
 def test_a_finished_fit_of_before_can_be_resumed(tmp_path, monkeypatch):
     monkeypatch.setattr(journal, "_tensorboard", lambda folder: None)
     folder = copied("fit", tmp_path / "fit")

@@ -45,6 +45,11 @@ def test_few_samples_have_what_there_is(count, said):
     assert said in summary({"validation": 0.1}, {"samples": {"validation": count}})[0]
 
 
+def test_a_fit_that_was_stopped_before_its_scores_does_not_call_its_samples_few():
+    (line,) = summary({"validation": 0.1}, ABOUT)
+    assert line.endswith("4 validation samples: 10.0 %; not scored yet on the 12 held out")
+
+
 @pytest.mark.parametrize("missing", [*SCORES, "about", "all"])
 def test_what_is_missing_is_left_out(missing):
     scores = {} if missing == "all" else {k: v for k, v in SCORES.items() if k != missing}
