@@ -18,7 +18,9 @@ QUICK = ["--small", "--seconds", "0.001", "--device", "cpu"]
 @pytest.fixture(autouse=True)
 def quick_ceilings(monkeypatch):
     monkeypatch.setitem(measuring.SIZES, "cpu", (1000, 10))
-    monkeypatch.setattr(infer, "SOME", 64)  # kernels for a GPU, which are interpreted here, take bf16
+    monkeypatch.setattr(
+        infer, "SOME", 64
+    )  # kernels for a GPU, which are interpreted here, take bf16
 
 
 def measured(tmp_path, *arguments):
