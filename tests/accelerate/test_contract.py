@@ -76,7 +76,7 @@ def test_parameters_are_the_same_objects_and_the_model_is_left_alone(training):
 
 
 def layers():
-    """Each layer of the full model; of the others those that differ from it, and what holds them."""
+    """Each layer of the full model, and of the others those that differ from it."""
     known = {}
     for decoder in DECODERS:
         for name, layer in build(decoder=decoder).named_modules():
