@@ -57,6 +57,8 @@ class Spec:
     shape: tuple[int, ...] = ()
     """Input points along every axis of their grid, or their number alone, where the same points
     serve all samples: a system that is bound to its sensors is sized from it."""
+    change: bool = False
+    """True if models answer with the change since the last past frame, which a wrapper adds."""
 
     def __post_init__(self) -> None:
         # Inputs and queries share a space unless the problem says otherwise.
@@ -70,6 +72,17 @@ class Spec:
             raise ValueError(f"{len(self.periods)} periods for {len(self.domain)} coordinates")
         if len(self.query_periods) != len(self.query_domain):
             raise ValueError("one period (or None) is needed for every query coordinate")
+        if self.change and not self.history:
+            raise Unsupported(
+                f"--training.change answers with the change since the last input frame, and "
+                f"{self.name} has no past frames among its inputs: leave it out"
+            )
+        if self.change and len(self.query_domain) != len(self.domain):
+            raise Unsupported(
+                f"--training.change takes the last input frame at the queries, and {self.name} has "
+                f"points of {len(self.domain)} and queries of {len(self.query_domain)} "
+                "coordinates: leave it out"
+            )
         known = {Need.HISTORY} if self.history else set()
         if self.inputs or not self.parameters:
             known.add(Need.POINTS)

@@ -101,7 +101,7 @@ class Labelled(Door):
             return None  # xarray itself does not take it
         if base == "predict":
             return bases.model(folder, "series").predict(source)
-        from ipot.labelled.samples import from_xarray
+        from ipot.formats.series.samples import from_xarray
 
         told = {"history": 2, "lead": 1} | {n: v for n, v in arguments.items() if n not in parts}
         return from_xarray(source, inputs="t", targets="t", **told)[0]

@@ -107,9 +107,9 @@ def read(path: Path, seed: Seed) -> Named:
 
 def inspect(path: Path, seed: Seed) -> Named:
     """What `ipot data inspect` shows."""
-    from ipot.own.open_data import inspect_data
+    from ipot.formats import inspect
 
-    found: Inventory = inspect_data(path)
+    found: Inventory = inspect(path)
     # In the order of names: Zarr lists them as its folder does, which is any.
     variables = sorted(found.variables, key=lambda v: v.name)
     for v in variables:
@@ -151,7 +151,7 @@ def labelled(path: Path, seed: Seed) -> Named:
 
     What is opened is xarray's own, and so are its errors while it reads.
     """
-    from ipot.labelled.opened import open_series
+    from ipot.formats.xarray_files import open_series
 
     found = open_series(path)
     for name in sorted(found.data_vars, key=str):

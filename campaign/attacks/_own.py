@@ -18,7 +18,7 @@ from campaign.attacks._operations import HERE, TINY, Operation
 from ipot import cli
 from ipot.data.own import Dataset
 from ipot.errors import RunError
-from ipot.formats.arrays import write_mapped
+from ipot.formats.numpy_files import write_mapped
 from ipot.own.fit import fit
 from ipot.run_folder import Run
 from ipot.saved.folder import is_saved

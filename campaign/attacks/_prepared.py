@@ -35,7 +35,7 @@ LAZY = (
     *("torch.utils.tensorboard", "ipot.commands.train", "ipot.commands.predict"),
     *("ipot.report.plots", "ipot.report.tables", "rich.console", "matplotlib.backends.backend_agg"),
     *("ipot.models.deeponet", "ipot.models.fno", "ipot.formats.vtk", "typeguard", "_elementtree"),
-    *("xarray", "netCDF4", "ipot.labelled.opened"),
+    *("xarray", "netCDF4", "ipot.formats.xarray_files"),
     *("pyarrow.parquet", "dateutil.parser", "encodings.cp437", "PIL.PngImagePlugin"),
 )
 """What operations import when they come to it."""

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ipot.formats import Case, Mesh, Trajectories, write_case, write_cases
-from ipot.formats.case import TrajectoryField
-from ipot.formats.well_write import write_well
+from ipot.formats.fields import TrajectoryField
+from ipot.formats.the_well import write_well
 
 SECRET = 987654.125
 """A number that stands in files outside of a case's folder and nowhere else."""

@@ -22,7 +22,7 @@ DOORS: dict[str, doors.Door] = {
         *(others.Samples(), others.Labelled(), others.Table(), others.Score()),
     )
 }
-WARM = ("ipot.api", "ipot.labelled.samples", "ipot.formats.table", "pandas", "xarray")
+WARM = ("ipot.api", "ipot.formats.series.samples", "ipot.formats.csv_table", "pandas", "xarray")
 LONGEST = 2000
 """Characters of a refusal that somebody still reads."""
 

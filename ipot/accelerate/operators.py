@@ -14,8 +14,18 @@ from torch.utils.checkpoint import checkpoint
 from ipot.accelerate.chunks import Streamed, rows_by_kernel, streams
 from ipot.accelerate.layers import QuickInducingPoints, QuickQueryDecoder
 from ipot.models._wrappers import Inward, Outward, Wrapper
-from ipot.models.base import Latent, LatentOperator, Operator, SeenPoints, without_queries
+from ipot.models.base import (
+    Latent,
+    LatentOperator,
+    OneStep,
+    Operator,
+    SeenPoints,
+    without_queries,
+)
+from ipot.models.transolver import Block as SliceBlock
 from ipot.nn.latent import PointTokens, Processor, QueryDecoder
+from ipot.nn.linear_attention import LinearAttention
+from ipot.nn.modulated import FourierNet
 from ipot.nn.relay import LocalDecoder, RelayBlock
 from ipot.samples import Batch
 
@@ -91,7 +101,8 @@ def _seen_together(group: list[Latent]) -> tuple[SeenPoints | None, Tensor | Non
     count = len(group)
     points = first.points if len(first.points) == 1 else first.points.repeat(count, 1, 1)
     mask = None if first.mask is None else first.mask.repeat(count, 1)
-    return SeenPoints(points, torch.cat(features), mask), age
+    frame = None if first.frame is None else first.frame.repeat(count, 1, 1)
+    return SeenPoints(points, torch.cat(features), mask, frame=frame), age
 
 
 def decoding_together(kind: type[nn.Module]) -> type[nn.Module] | None:
@@ -170,16 +181,34 @@ def decoded_at_once(model: nn.Module, count: int) -> int:
     return DECODED_AT_ONCE.get(device, DECODED_AT_ONCE["cuda"])
 
 
+WORTH_COMPILING = (PointTokens, QueryDecoder, RelayBlock, LocalDecoder, SliceBlock)
+"""Layers that are compiled one by one: they are many small passes over rows."""
+LEFT_EAGER = (LinearAttention, FourierNet)
+"""Layers whose models are not compiled: it takes a minute for the first, and the second is
+differentiated by its own encoder and once more in training."""
+
+
 def regions(model: Operator) -> Iterator[nn.Module]:
-    """The parts worth compiling one by one: the layers between points and latent state, where a
-    rollout repeats the processor, compiled once; for other models what they say themselves."""
-    found = list(_latent_layers(model))
-    yield from found or model.regions()
+    """The parts worth compiling one by one, by layer: a rollout repeats its processor, which is
+    compiled once. A model of unknown layers may name them in a method `regions()` of its own; else
+    it is compiled as a whole, unless it answers in one step: capturing that brings as much."""
+    found = list(_worth_compiling(model))
+    inner: Any = model
+    while isinstance(inner, Wrapper):
+        inner = inner.inner
+    if found:
+        yield from found
+    elif hasattr(inner, "regions"):
+        yield from inner.regions()
+    elif not isinstance(inner, OneStep) and not any(
+        isinstance(module, LEFT_EAGER) for module in inner.modules()
+    ):
+        yield inner
 
 
-def _latent_layers(model: nn.Module) -> Iterator[nn.Module]:
+def _worth_compiling(model: nn.Module) -> Iterator[nn.Module]:
     for module in model.modules():
-        if isinstance(module, PointTokens | QueryDecoder | RelayBlock | LocalDecoder):
+        if isinstance(module, WORTH_COMPILING):
             yield module
         elif isinstance(module, Processor):
             # As a whole where it is tied, so that gradients add up within; else its blocks, which

@@ -17,6 +17,11 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from ipot.accelerate.layers import PARTS, QUICKER
+from ipot.accelerate.twins import hooked, is_closed
+from ipot.nn.attention import FeedForward
+from ipot.nn.neighbours import Surroundings
+from ipot.nn.points import ParameterTokens
 from ipot.samples import Batch
 
 PATIENCE = 8
@@ -37,8 +42,24 @@ class _Seen:
     failed: bool = False
 
 
+def repeats(model: nn.Module) -> bool:
+    """True if answering is the same sequence of operations for all inputs of a size: all weights
+    are in layers that are known to be so, and none of them has a hook. A layer that searches for
+    neighbours, and any that is not known here, may do something else for other inputs."""
+    layers = list(model.modules())
+    known = (*QUICKER, *PARTS, FeedForward, ParameterTokens)
+    return (
+        any(type(m) in QUICKER for m in layers)
+        and not any(isinstance(m, Surroundings) for m in layers)
+        and all(isinstance(m, known) for m in layers if len(m._parameters))
+        and not any(is_closed(m) for m in layers)
+        and not hooked(*layers)
+    )
+
+
 _lock = threading.Lock()
 _seen: WeakKeyDictionary[nn.Module, _Seen] = WeakKeyDictionary()
+_repeats: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def replayed(model: nn.Module, batch: Batch, answer: Answer) -> Tensor | None:
@@ -56,7 +77,9 @@ def replayed(model: nn.Module, batch: Batch, answer: Answer) -> Tensor | None:
 
 
 def _replayed(model: nn.Module, batch: Batch, answer: Answer) -> Tensor | None:
-    key = _key(model, batch)
+    if model not in _repeats:
+        _repeats[model] = repeats(model)
+    key = _key(model, batch) if _repeats[model] else None
     if key is None:
         return None
     seen = _seen.get(model)
@@ -66,6 +89,9 @@ def _replayed(model: nn.Module, batch: Batch, answer: Answer) -> Tensor | None:
     seen.count += 1
     if seen.graph is None:
         if seen.failed or seen.count <= PATIENCE:
+            return None
+        _repeats[model] = repeats(model)  # its layers may have been changed since
+        if not _repeats[model]:
             return None
         try:
             seen.graph = capture(batch, answer)
@@ -84,6 +110,7 @@ def _replayed(model: nn.Module, batch: Batch, answer: Answer) -> Tensor | None:
 def forget(model: nn.Module) -> None:
     """Let go of what is kept for a model."""
     _seen.pop(model, None)
+    _repeats.pop(model, None)
 
 
 def capture(batch: Batch, answer: Answer) -> tuple[dict[str, Tensor], Tensor, Callable[[], None]]:

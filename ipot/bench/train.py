@@ -27,11 +27,10 @@ from ipot.bench.samples import FIELDS, own_meshes, random_samples, uneven
 from ipot.bench.trainer_step import first_gradients, per_epoch, time_ours
 from ipot.data.dataset import Dataset, Stacked
 from ipot.data.packed import Packed
-from ipot.data.statistics import Statistics
 from ipot.device import out_of_memory, reset_peak_memory
 from ipot.errors import DataError, OutOfMemory, UnknownName, Unsupported
 from ipot.models.base import Operator
-from ipot.recipes.experiment import Experiment, build
+from ipot.recipes.experiment import Experiment, build, statistics_of
 from ipot.training.draws import Draws
 from ipot.training.execution import placed
 from ipot.training.settings import Training
@@ -70,7 +69,7 @@ def measure_training(
     check_training(settings, terms.device, ragged)
     drawn = random_samples(settings.problem, settings.data.train)
     data = drawn.to(terms.device)
-    model = build(settings, Statistics.of(data) if settings.normalize else None).to(terms.device)
+    model = build(settings, statistics_of(settings, data)).to(terms.device)
     exact = "float64" if settings.training.precision == "float64" else "float32"
     if exact == "float64":
         model, data = model.double(), data.astype(torch.float64)

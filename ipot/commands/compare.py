@@ -6,12 +6,15 @@ import shlex
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from ipot import files
 from ipot.commands.common import Folder, Generation, emit, say, show, small_if_asked
 from ipot.commands.settings import flag_value, parse_with_settings, split_names
 from ipot.data.store import Store
+from ipot.recipes import ledger
 from ipot.recipes.compare import chosen, compare, shared
 from ipot.recipes.compare_table import Comparison
 from ipot.recipes.experiment import Experiment
@@ -59,6 +62,9 @@ class Compare:
     """Import systems outside ipot that were compared in the folder before and are not named now."""
     quiet: bool = False
     """No progress."""
+    record: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write every system that has ended down in this ledger, with its test error, e.g.
+    results/runs.json."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -81,11 +87,15 @@ def main(arguments: list[str]) -> int:
     except (Stopped, KeyboardInterrupt) as stop:
         say(f"ipot compare: stopped; the same command goes on: {command}")
         return 128 + getattr(stop, "signal", signal.SIGINT)
+    if flags.record is not None:
+        ledger.add(flags.record, _records(found, out, command))
     _report(found, out, command, flags)
     return 0 if any(row.error is not None for row in found.rows) else 1
 
 
 def _compare(base: Experiment, flags: Any, out: Path) -> Comparison:
+    if flags.record is not None:
+        ledger.read(flags.record)  # refused now and not behind the runs
     store = Store(flags.data)
     return compare(
         base,
@@ -102,6 +112,15 @@ def _compare(base: Experiment, flags: Any, out: Path) -> Comparison:
         quiet=flags.quiet,
         trusted=flags.trust,
     )
+
+
+def _records(found: Comparison, out: Path, command: str) -> list[ledger.Record]:
+    """Those that were scored; the others have their reason in compare.json."""
+    return [
+        ledger.record_of(out / row.model, command=command, tests={ledger.AS_TRAINED: row.error})
+        for row in found.rows
+        if row.error is not None
+    ]
 
 
 def _report(found: Comparison, out: Path, command: str, flags: Any) -> None:

@@ -12,8 +12,7 @@ import tyro
 
 from ipot.commands.common import emit, parse, show
 from ipot.errors import shown
-from ipot.formats import Inventory
-from ipot.own.open_data import inspect_data
+from ipot.formats import Inventory, inspect
 from ipot.report import tables
 
 ABOUT = """
@@ -49,7 +48,7 @@ def main(arguments: list[str]) -> int:
         print(unknown + cleandoc(ABOUT), file=sys.stdout if helped else sys.stderr)
         raise SystemExit(0 if helped else 2)
     flags = parse(Inspect, rest, "data inspect")
-    found = inspect_data(flags.path)
+    found = inspect(flags.path)
     if flags.json:
         emit(asdict(found))
     else:

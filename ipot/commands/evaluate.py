@@ -16,6 +16,7 @@ from ipot.data.store import Store
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.evaluate import Scores, leads
 from ipot.own.open_data import open_as_trained
+from ipot.recipes import ledger
 from ipot.recipes.studies import Answer, Question, ask_model
 from ipot.surrogate.surrogate import Surrogate
 
@@ -72,6 +73,8 @@ class Evaluate:
     """Import code outside ipot that the folder names: only where you know where it comes from."""
     edited: bool = False
     """Take a saved model whose settings or files were changed after it was saved."""
+    record: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Add the error to the record of this run in this ledger, e.g. results/runs.json."""
     json: bool = False
     """Print JSON, with the error of every sample."""
 
@@ -87,6 +90,8 @@ def main(arguments: list[str]) -> None:
         edited=flags.edited,
     )
     if flags.input is not None or model.settings is None:
+        if flags.record is not None:
+            raise Unsupported("--record is for runs on the test data of a built-in problem")
         _evaluate_file(flags, model)
         return
     store = Store(flags.data)
@@ -108,6 +113,9 @@ def main(arguments: list[str]) -> None:
         batch=flags.batch,
         report=Generation(store),
     )
+    if flags.record is not None:
+        tests = {_seen(question, flags.weights): answer.scores.relative_l2}
+        ledger.add(flags.record, [ledger.record_of(flags.run, tests=tests)])
     if flags.json:
         emit(answer.as_dict())
         return
@@ -130,6 +138,14 @@ def main(arguments: list[str]) -> None:
     show(table(f"{flags.run}: {question.describe()}", ["", "value"], rows))
     if answer.references or len(scores.rmse_per_time) > 1:
         show(table("beside simple forecasts", *forecasts(answer)))
+
+
+def _seen(question: Question, weights: str) -> str:
+    """How the test data were seen, and whatever else makes a number another one."""
+    words = [question.describe()]
+    words += [] if question.samples is None else [f"{question.samples} samples"]
+    words += [] if weights == "best" else [f"{weights} weights"]
+    return ", ".join(words)
 
 
 def _evaluate_file(flags: Evaluate, model: Surrogate) -> None:

@@ -10,7 +10,7 @@ import tyro
 
 from ipot.commands.common import emit, parse, say
 from ipot.errors import DataError
-from ipot.labelled.opened import open_series
+from ipot.formats.xarray_files import open_series
 from ipot.own.fit import Interrupted, fit
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from ipot.commands.common import Folder, Generation, emit, parse, say, show, sma
 from ipot.commands.settings import flag_value, parse_with_settings, split_names
 from ipot.data.store import Store
 from ipot.errors import RunError, Unsupported
+from ipot.recipes import ledger
 from ipot.recipes.experiment import Experiment, experiment
 from ipot.recipes.running import resume, run, run_or_resume
 from ipot.recipes.several_seeds import run_seeds
@@ -50,8 +52,8 @@ class Train:
     small: bool = False
     """Sizes for a first look: small problem, small model, few samples; other flags change them."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Continue this run; beside it only --data, --device, --trust, --peer-timeout, --quiet and
-    --json."""
+    """Continue this run; beside it only --data, --device, --trust, --peer-timeout, --quiet,
+    --record and --json."""
     resume_or_start: bool = False
     """Go on with the run in --out if there is one of the same settings, and start it if not."""
     start_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
@@ -69,6 +71,9 @@ class Train:
     """Seconds that processes under torchrun wait for one that does not answer."""
     quiet: bool = False
     """No progress."""
+    record: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write the run down in this ledger when it has ended, e.g. results/runs.json; `ipot evaluate
+    --record` adds its errors on the test split."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -87,18 +92,20 @@ def main(arguments: list[str]) -> int:
         settings, flags = parse_with_settings(
             base, Train, rest, "train " + " ".join(names.values())
         )
-        return _train(settings, flags)
+        return _train(settings, flags, shlex.join(["ipot", "train", *arguments]))
     except Stopped as stop:
         say(f"ipot train: {stop}")
         return 128 + stop.signal
 
 
-def _train(settings: Experiment, flags: Any) -> int:
+def _train(settings: Experiment, flags: Any, command: str) -> int:
     _refuse_timeout(flags.peer_timeout)
     if flags.resume is not None:
         raise RunError("--resume takes its settings from the run: leave out problem and model")
     name = f"{settings.problem_name}-{settings.model_name}-{settings.preset}"
     out = flags.out or Path("runs") / name
+    if flags.record is not None:
+        ledger.read(flags.record)  # refused now and not behind the run
     store = Store(flags.data)
     generation = Generation(store, quiet=flags.quiet)
     options: dict[str, Any] = {
@@ -112,6 +119,9 @@ def _train(settings: Experiment, flags: Any) -> int:
         summary = run_seeds(settings, out, list(flags.seeds), **options)
         if not first_process():
             return 0
+        if flags.record is not None:
+            folders = [out / f"seed-{seed}" for seed in flags.seeds]
+            ledger.add(flags.record, [ledger.record_of(f, command=command) for f in folders])
         if flags.json:
             emit(summary | {"out": str(out)})
         else:
@@ -120,8 +130,15 @@ def _train(settings: Experiment, flags: Any) -> int:
             print(f"mean {summary['mean']:.5f}, spread {summary['spread']:.5f}")
         return 0
     start = run_or_resume if flags.resume_or_start else run
-    _report(start(settings, out, **options), out, flags)
+    result = start(settings, out, **options)
+    _record(out, flags, command)
+    _report(result, out, flags)
     return 0
+
+
+def _record(out: Path, flags: Any, command: str | None) -> None:
+    if flags.record is not None and first_process():
+        ledger.add(flags.record, [ledger.record_of(out, command=command)])
 
 
 def _refuse_timeout(seconds: float) -> None:
@@ -133,7 +150,7 @@ def _refuse_timeout(seconds: float) -> None:
 
 def _resume(flags: Train) -> int:
     _refuse_timeout(flags.peer_timeout)
-    own = ("resume", "data", "device", "trust", "peer_timeout", "quiet", "json")
+    own = ("resume", "data", "device", "trust", "peer_timeout", "quiet", "record", "json")
     other = [
         f.name for f in fields(Train) if f.name not in own and getattr(flags, f.name) != f.default
     ]
@@ -148,6 +165,7 @@ def _resume(flags: Train) -> int:
         trusted=flags.trust,
         patience=flags.peer_timeout,
     )
+    _record(flags.resume, flags, None)
     _report(result, flags.resume, flags)
     return 0
 

@@ -31,12 +31,16 @@ class Statistics:
         )
 
     @classmethod
-    def of(cls, data) -> Statistics:
-        """The statistics of a data set, over all its samples, points and times."""
+    def of(cls, data, *, since: tuple[int, int] | None = None, each: bool = False) -> Statistics:
+        """The statistics of a data set, over all its samples, points and times.
+
+        With `since`, numbers of past frames and of channels in each, outputs are changes since the
+        last past frame, or those of `each` step.
+        """
         inputs, outputs, parameters = Moments(), Moments(), Moments()
         for values, targets, scalars in data.columns():
             inputs.add(values)
-            outputs.add(targets)
+            outputs.add(targets if since is None else _changes(values, targets, since, each))
             parameters.add(scalars)
         return cls(
             input_mean=inputs.mean(),
@@ -50,6 +54,19 @@ class Statistics:
     def tensors(self) -> dict[str, Tensor]:
         """All of it by name."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def _changes(values: Tensor, targets: Tensor, since: tuple[int, int], each: bool) -> Tensor:
+    """Targets (..., T, M, K) as changes of values (..., N, C); between steps where queries are not
+    the points, so that the frame before the first one is not known there."""
+    history, channels = since
+    frame = values[..., (history - 1) * channels : history * channels].unsqueeze(-3)
+    if frame.shape[-2] == targets.shape[-2]:
+        frames = torch.cat([frame, targets.to(frame.dtype)], -3)
+        return frames.diff(dim=-3) if each else frames[..., 1:, :, :] - frame
+    if targets.shape[-3] > 1:
+        return targets.diff(dim=-3) if each else targets - targets[..., :1, :, :]
+    return targets
 
 
 class Moments:

@@ -1,11 +1,14 @@
-"""Files in and out: what people have their results in, as cases.
+"""Files in and out: every format as named fields at places.
 
+    kind_of(path)      what it is, by content                                       detect.py
     read_cases(path)   cases, arrays or trajectories, read when they are asked for
-    inspect(path)      what is in it, and what looks odd
+    inspect(path)      what is in it, and what looks odd: of every kind             inspection.py
     write_case(path, case), write_cases(path, cases)
-    kind_of(path)      what it is, by content
 
-Files with named dimensions (netCDF, GRIB, Zarr) are no files of cases and go through xarray.
+One file knows each format: `numpy_files`, `hdf5`, `csv_table` and `parquet` (rows of points:
+`tables`), `the_well`, `vtk/`, and `xarray_files` for netCDF, GRIB and Zarr. What they give is in
+`fields`; which names mean places, times or cases is in `roles`. `cases` and `series/` make samples
+of them.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ipot.errors import DataError, shown
-from ipot.formats import arrays, hdf5, kinds, parquet, table, table_write, well
-from ipot.formats.case import Arrays, Case, CaseReader, Inventory, Mesh, Trajectories, Variable
+from ipot.formats import csv_table, detect, hdf5, numpy_files, parquet, the_well
+from ipot.formats.fields import Arrays, Case, CaseReader, Mesh, Trajectories
 from ipot.formats.folder import not_cases, read_folder
-from ipot.formats.named import sorted_out
-from ipot.formats.survey import inventory_of
+from ipot.formats.inventory import Inventory, Variable
+from ipot.formats.named_arrays import sorted_out
 
 __all__ = [
     "Arrays",
@@ -42,7 +45,7 @@ WRITTEN = ".npz, .csv, .tsv, .parquet, .h5, .hdf5, .vtu or .vtp"
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """One of folder, npz, npy, table, parquet, hdf5, well, vtk, netCDF, GRIB, Zarr, by content."""
-    return kinds.kind_of(Path(path))
+    return detect.kind_of(Path(path))
 
 
 def read_cases(path: str | os.PathLike[str]) -> CaseReader | Arrays | Trajectories:
@@ -55,13 +58,18 @@ def read_cases(path: str | os.PathLike[str]) -> CaseReader | Arrays | Trajectori
 
 
 def inspect(path: str | os.PathLike[str]) -> Inventory:
-    """What is in a file or a folder: names, shapes, ranges, missing values, and what looks odd."""
+    """What a file, a folder or a pattern like `data/*.nc` holds: names, shapes, ranges, missing
+    values, and what looks odd."""
+    from ipot.formats import inspection
+
     path = Path(path)
-    if kinds.kind_of(path) == "vtk":
+    if detect.is_labelled(path):
+        return inspection.inspect_series(path)
+    if detect.kind_of(path) == "vtk":
         from ipot.formats.vtk import inspect_vtk
 
         return inspect_vtk(path)
-    return inventory_of(str(path), _read(path, lenient=True))
+    return inspection.inventory_of(str(path), _read(path, lenient=True))
 
 
 def write_case(path: str | os.PathLike[str], case: Case) -> None:
@@ -69,12 +77,12 @@ def write_case(path: str | os.PathLike[str], case: Case) -> None:
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        arrays.write_npz(path, case)
+        numpy_files.write_npz(path, case)
     elif suffix in (".csv", ".tsv"):
-        table_write.write_csv(path, [case])
+        csv_table.write_csv(path, [case])
     elif suffix in (".parquet", ".pq"):
         parquet.write_parquet(path, [case])
-    elif suffix in kinds.HDF5:
+    elif suffix in detect.HDF5:
         hdf5.write_cases(path, [case])
     elif suffix in (".vtu", ".vtp"):
         from ipot.formats.vtk import write_vtk
@@ -95,10 +103,10 @@ def write_cases(
     """
     path = Path(path)
     suffix = path.suffix.lower()
-    if suffix in kinds.HDF5:
+    if suffix in detect.HDF5:
         hdf5.write_cases(path, cases, names)
     elif suffix in (".csv", ".tsv"):
-        table_write.write_csv(path, cases, names)
+        csv_table.write_csv(path, cases, names)
     elif suffix in (".parquet", ".pq"):
         parquet.write_parquet(path, cases, names)
     else:
@@ -110,28 +118,28 @@ def write_cases(
 
 def _read(path: Path, *, lenient: bool) -> Found:
     """`lenient` lets missing values through, for a look at them."""
-    if kinds.kind_of(path) != "folder":
+    if detect.kind_of(path) != "folder":
         return _read_file(path, lenient=lenient, one=False)
     return read_folder(path, lambda file, one: _read_file(file, lenient=lenient, one=one))
 
 
 def _read_file(path: Path, *, lenient: bool, one: bool) -> Found:
     """One file; `one` says that it is a case of a folder."""
-    kind = kinds.kind_of(path)
+    kind = detect.kind_of(path)
     if kind == "npz":
-        content = arrays.read_archive(path)
-        if arrays.is_case(content):
-            case = arrays.read_case(path, content)
+        content = numpy_files.read_archive(path)
+        if numpy_files.is_case(content):
+            case = numpy_files.read_case(path, content)
             return CaseReader(lambda i: case, [path.stem], kind="npz file of a case")
         return sorted_out(content, str(path), "npz archive of arrays", one=one)
     if kind == "table":
-        return table.read_csv(path, lenient=lenient)
+        return csv_table.read_csv(path, lenient=lenient)
     if kind == "parquet":
         return parquet.read_parquet(path, lenient=lenient)
     if kind == "hdf5":
         return hdf5.read_hdf5(path, one=one)
     if kind == "well":
-        return well.read_well(path)
+        return the_well.read_well(path)
     if kind == "vtk":
         from ipot.formats.vtk import read_vtk
 

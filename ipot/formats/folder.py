@@ -13,15 +13,17 @@ import numpy as np
 
 from ipot.data.guard.paths import refuse_leaving
 from ipot.errors import DataError
-from ipot.formats.arrays import read_folder_of_arrays
-from ipot.formats.case import Arrays, Case, CaseReader, Trajectories
-from ipot.formats.kinds import EXPECTED, KNOWN, LABELLED, vtk_suffixes
-from ipot.formats.named import OWN, sorted_out
-from ipot.formats.well_join import joined
+from ipot.formats.detect import EXPECTED, KNOWN, LABELLED, VTK
+from ipot.formats.fields import Arrays, Case, CaseReader, Trajectories
+from ipot.formats.named_arrays import OWN, sorted_out
+from ipot.formats.numpy_files import read_folder_of_arrays
+from ipot.formats.the_well import join_trajectories
 
 Found = CaseReader | Arrays | Trajectories
+
 Read = Callable[[Path, bool], Found]
 """Opens a file; the flag says that it is one case among others."""
+
 TEXTS = (".txt", ".dat")
 """Suffixes of tables that may as well be notes: in a folder they are passed over."""
 
@@ -86,7 +88,7 @@ def _kind(path: Path) -> str | None:
     suffix = path.suffix.lower()
     if suffix in TEXTS:
         return None
-    if suffix in vtk_suffixes():
+    if suffix in VTK:
         return suffix
     return EXPECTED.get(suffix)
 
@@ -130,7 +132,7 @@ def _trajectories(path: Path, files: list[Path], first: Trajectories, read: Read
                 "must be, or none"
             )
         parts.append(found)
-    return joined(parts, str(path))
+    return join_trajectories(parts, str(path))
 
 
 def _noted(found: Found, notes: list[str]) -> Found:

@@ -1,7 +1,7 @@
 """HDF5 files: our own layout of cases, and arrays by name at the root.
 
 Our layout has the root attributes `format` = "ipot-cases" and `version`, and a group for each case
-under `cases`, with the tree of `ipot.formats.layout`. Units are attributes `units` of the arrays.
+under `cases`, with the tree of `case_tree`. Units are attributes `units` of the arrays.
 
 A file may point at other files (external links, external storage, virtual arrays): that is refused,
 so that a file that came from elsewhere can read nothing but itself.
@@ -21,8 +21,9 @@ import numpy as np
 from ipot import files
 from ipot.data.guard import trial
 from ipot.errors import DataError
-from ipot.formats import layout
-from ipot.formats.case import Arrays, Case, CaseReader
+from ipot.formats import case_tree as layout
+from ipot.formats.case_tree import read_back, written
+from ipot.formats.fields import Arrays, Case, CaseReader
 from ipot.formats.limits import (
     BROKEN,
     check_memory,
@@ -32,8 +33,7 @@ from ipot.formats.limits import (
     size_of,
     unwritable,
 )
-from ipot.formats.named import NAMES, sorted_out
-from ipot.formats.names import read_back, written
+from ipot.formats.named_arrays import NAMES, sorted_out
 
 MOST = 1_000_000
 """Entries of one group."""

@@ -24,8 +24,10 @@ from ipot.memory import SMALL, free_memory, in_words, refuse_too_large
 
 SQUEEZED = 1100
 """How many bytes one byte of a compressed file can stand for; deflate cannot reach more."""
+
 CHANNELS = 2**20
 """Channels of one array, or numbers of one parameter: each of them gets a name."""
+
 BROKEN = (
     *(OSError, EOFError, ValueError, TypeError, KeyError, IndexError, OverflowError),
     *(NotImplementedError, RuntimeError, MemoryError, SyntaxError, struct.error, zlib.error),

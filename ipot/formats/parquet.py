@@ -13,14 +13,16 @@ from ipot import files
 from ipot.data.guard import trial
 from ipot.data.guard.hdf5 import READ
 from ipot.errors import DataError
-from ipot.formats.case import Case, CaseReader
-from ipot.formats.columns import MOST, Table, case_column, cases_of, is_told, table_of
+from ipot.formats.fields import Case, CaseReader
 from ipot.formats.limits import BROKEN, SQUEEZED, check_memory, damaged, unwritable
-from ipot.formats.plain import plain_columns
+from ipot.formats.roles import case_column
+from ipot.formats.tables import MOST, Table, cases_of, is_told, plain_columns, table_of
 from ipot.safe_read import parse_json
 
 KEY = b"ipot"
+
 PRELOAD = ("pyarrow.parquet",)
+
 ABSURD = 2**30
 """Bytes of numbers that a table of any size may claim."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +11,10 @@ from torch import Tensor, nn
 
 from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
-from ipot.errors import DataError
+from ipot.errors import DataError, Unsupported
 from ipot.models.base import Latent, LatentOperator, OneStep, Operator
 from ipot.nn.globe import is_global, on_globe, vector_bounds
+from ipot.nn.neighbours import Surroundings
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
 
@@ -26,16 +26,11 @@ class Wrapper(Operator):
         super().__init__(inner.config, inner.spec)
         self.inner: Any = inner
         self.needs = inner.needs
-        self.replayable = inner.replayable
 
     @property
     def name(self) -> str:
         """The inner model's."""
         return self.inner.name
-
-    def regions(self) -> Iterator[nn.Module]:
-        """The inner model's."""
-        yield from self.inner.regions()
 
     def objective(self) -> Any:
         """The inner model's."""
@@ -137,6 +132,48 @@ class NormalizedLatent(Normalized, LatentOperator):
         return self.denormalize(self.inner.decode_all(states, queries))
 
 
+class Change(Wrapper):
+    """A model that answers with the change since the last past frame, which is added to it.
+
+        u(t, y) = u(0, y) + model(t, y)
+
+    At the input points u(0, y) is among the inputs. At other queries it is interpolated from the
+    nearest of them, by a plane that meets the inputs themselves.
+    """
+
+    def __init__(self, inner: Operator) -> None:
+        super().__init__(inner)
+        if inner.objective() is not None:
+            raise Unsupported(
+                f"--training.change is for systems that are trained by the error of their answers, "
+                f"and {inner.name} is not: leave it out"
+            )
+        if getattr(inner.config, "change", False):
+            raise Unsupported(
+                f"{inner.name} answers with the change since the last frame by itself "
+                "(model.change), and --training.change would add the frame twice: use one of them"
+            )
+        spec, self.replayable = inner.spec, False
+        self.around = Surroundings(spec.domain, spec.periods, shape=spec.shape)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
+        """The frame and its change, in no lower precision than the frame."""
+        change, frame = self.inner(batch), self.frame(batch)
+        return frame + change.to(torch.promote_types(change.dtype, frame.dtype))
+
+    def frame(self, batch: Batch) -> Float[Tensor, "B T1 M K"]:
+        """The last past frame at the queries."""
+        history, channels = self.spec.history, len(self.spec.outputs)
+        last = batch.values[..., (history - 1) * channels : history * channels]
+        if answers_at_points(self, batch):
+            return last.unsqueeze(1)
+        times = batch.queries.shape[1] if batch.queries.ndim == 4 else 1
+        queries = batch.queries.flatten(1, 2) if times > 1 else batch.queries
+        queries = queries.squeeze(1) if queries.ndim == 4 else queries
+        near = self.around.near(batch.points, queries, batch.point_mask)
+        return near.look_up(last).unflatten(1, (times, -1))
+
+
 class Autoregressive(Wrapper):
     """A model of one step, applied again and again to its own answers.
 
@@ -150,7 +187,7 @@ class Autoregressive(Wrapper):
         wanted, frame = self.steps(batch.times), len(self.spec.outputs)
         history = self.spec.history * frame
         past, static = batch.values[..., :history], batch.values[..., history:]
-        bound, answers = self._bound(batch), []
+        bound, answers = answers_at_points(self, batch), []
         for step in range(1, wanted[-1] + 1):
             values = torch.cat([past, static], -1)
             asked = step == wanted[len(answers)]
@@ -161,11 +198,6 @@ class Autoregressive(Wrapper):
             state = answers[-1] if asked and bound else self.inner(self._at_points(batch, values))
             past = torch.cat([past[..., frame:], self._real(state[:, 0], batch)], -1)
         return torch.cat(answers, 1)
-
-    def _bound(self, batch: Batch) -> bool:
-        """True if an answer at the queries is one at the input points too."""
-        same = batch.asked_where_seen or batch.points is batch.queries
-        return batch.queries.ndim == 3 and (same or Need.SAME_POINTS in self.needs)
 
     def _ahead(self, batch: Batch, values: Tensor, place: int) -> Batch:
         """The batch one step before one of its times, with the queries of that time."""
@@ -191,11 +223,20 @@ class Autoregressive(Wrapper):
         return frame if mask is None else frame.masked_fill(~mask.unsqueeze(-1), 0.0)
 
 
+def answers_at_points(model: Operator, batch: Batch) -> bool:
+    """True if an answer at the queries is one at the input points too."""
+    same = batch.asked_where_seen or batch.points is batch.queries
+    return batch.queries.ndim == 3 and (same or Need.SAME_POINTS in model.needs)
+
+
 def wrap(inner: Operator, statistics: Statistics) -> Operator:
     """A model as it is trained and stored: in the scales of its data, through all of its steps."""
     if isinstance(inner, LatentOperator):
-        return NormalizedLatent(inner, statistics)
-    model = Normalized(inner, statistics)
+        latent = NormalizedLatent(inner, statistics)
+        return Change(latent) if inner.spec.change else latent
+    model: Operator = Normalized(inner, statistics)
+    if inner.spec.change:
+        model = Change(model)
     if isinstance(inner, OneStep) and inner.spec.history:
         return Autoregressive(model)
     return model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,9 +27,6 @@ class Operator(nn.Module, ABC):
 
     needs: frozenset[Need] = frozenset()
     """Structure that the model cannot do without."""
-    replayable: bool = False
-    """True if answering is the same sequence of operations for all inputs of a size; not so for a
-    model that solves or searches on its way."""
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__()
@@ -99,10 +96,6 @@ class Operator(nn.Module, ABC):
     def name(self) -> str:
         """What the registry knows the model by; the dotted path of one that lives elsewhere."""
         return type(self).__module__.removeprefix("ipot.models.")
-
-    def regions(self) -> Iterator[nn.Module]:
-        """The parts worth compiling one by one; the whole model unless a model knows better."""
-        yield self
 
     def objective(self) -> Any:
         """What to train it by, where that is not the error of its predictions; see `training`."""
@@ -176,10 +169,6 @@ class OneStep(Operator):
             batch = replace(batch, queries=batch.queries[:, 0])
         return self.advance(batch).unsqueeze(1)
 
-    def regions(self) -> Iterator[nn.Module]:
-        """None: a captured step has most of what compiling would bring, and starts at once."""
-        return iter(())
-
 
 class SeenPoints(NamedTuple):
     """What a model keeps of its input points beside the latent state."""
@@ -190,6 +179,8 @@ class SeenPoints(NamedTuple):
     mask: Bool[Tensor, "B N"] | None = None
     around: Neighbours | None = None
     """The stencils of the points, where features go on in time."""
+    frame: Float[Tensor, "B N K"] | None = None
+    """The last past frame, where answers are changes since then."""
 
 
 class Latent(NamedTuple):

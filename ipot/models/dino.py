@@ -129,10 +129,6 @@ class DINo(LatentOperator):
         with _exact(latent.state):
             return self.decoder(self.decoder.filters(self.box(queries)), latent.state)
 
-    def regions(self) -> Iterator[nn.Module]:
-        """None: a decoder that descent differentiates, and training once more, stays eager."""
-        return iter(())
-
     def objective(self) -> AutoDecoding:
         """Codes of its own for every frame."""
         return AutoDecoding(self.config)

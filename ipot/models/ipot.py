@@ -42,8 +42,6 @@ class Config(Settings):
 class IPOT(LatentOperator):
     """Any points in, any queries out, through a small set of inducing points."""
 
-    replayable = True
-
     def __init__(self, config: Settings, spec: Spec) -> None:
         super().__init__(config, spec)
         self.encoder = self.make_encoder(config, spec)

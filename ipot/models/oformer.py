@@ -15,7 +15,6 @@ Li, Meidani and Farimani, "Transformer for partial differential equations' opera
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -293,10 +292,6 @@ class OFormer(Operator):
             for place, step in enumerate(wanted)
         ]
         return torch.cat(frames, dim=1)
-
-    def regions(self) -> Iterator[nn.Module]:
-        """None: compiling its parts takes a minute, and a captured step starts at once."""
-        return iter(())
 
     def _rollout(self, seen: Seen, queries: Tensor, wanted: list[int]) -> Tensor:
         """The fields after each of these numbers of steps."""

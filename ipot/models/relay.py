@@ -9,6 +9,7 @@
         X = X + W₂ GELU(H + Σ_o A_o H(x + δ o))         neighbours are mixed in the hidden layer
     Z = Attention(Z_q, X_L, X_L)                        the latent state, stepped in time by G
     u_t(y) = MLP(Attention(y, Z_t, Z_t) + s_t ∘ W LN(Σ_j λ_j(y) X_L(x_j)))
+             [+ c ∘ Σ_j λ_j(y) a_last(x_j) + d]         where answers are changes since a frame
 
 It is IPOT with two things added. What IPOT does once, from points to inducing points and back, is
 done in every block, so that points know of each other before anything is compressed to few numbers.
@@ -33,7 +34,7 @@ from ipot.models._settings import divided, features, frequencies, positive
 from ipot.models.base import Latent, LatentOperator, SeenPoints
 from ipot.nn.latent import Processor
 from ipot.nn.neighbours import Neighbours, Surroundings
-from ipot.nn.relay import LocalDecoder, RelayEncoder, relay_blocks
+from ipot.nn.relay import Affine, LocalDecoder, RelayEncoder, relay_blocks
 from ipot.samples import Batch
 from ipot.spec import Spec
 
@@ -73,6 +74,9 @@ class Config:
     of the encoder, from which the state is made anew."""
     step_blocks: int = 2
     """Blocks of a step at the points."""
+    change: bool = False
+    """Answer with the change since the last past frame, which is added as it is between the inputs
+    around a query; for problems whose inputs are past frames."""
     bins: tuple[int, ...] = (16,)
     """Frequencies of the position features, for each dimension or one number for all."""
     max_frequency: tuple[float, ...] = (32.0,)
@@ -144,6 +148,14 @@ class Relay(LatentOperator):
             # Features that are stepped are never old.
             steps=1 if at_points else spec.steps,
         )
+        if config.change and not (local and spec.history):
+            lacks = "its answers hear no inputs around them" if spec.history else "it has none"
+            raise Unsupported(
+                f"model.change answers with the change since the last of past frames among the "
+                f"inputs of {spec.name}, and {lacks}: use --model.no-change"
+            )
+        # The scales of inputs and outputs differ a little: what counts of the frame is learnt.
+        self.kept = Affine(len(spec.outputs)) if config.change else None
         self.local, self.mixes = local, config.mixing
         start_local(self, spec)
 
@@ -155,7 +167,11 @@ class Relay(LatentOperator):
         state = self.encoder.compress(x, real)
         if not self.local and self.advance is None:
             return Latent(state)
-        seen = SeenPoints(points, x, mask, around if self.advance is not None else None)
+        frame = None
+        if self.kept is not None:
+            last, outputs = self.spec.history, len(self.spec.outputs)
+            frame = batch.values[..., (last - 1) * outputs : last * outputs]
+        seen = SeenPoints(points, x, mask, around if self.advance is not None else None, frame)
         return Latent(state, seen=seen, age=batch.values.new_zeros(batch.size))
 
     def step(self, latent: Latent) -> Latent:
@@ -171,11 +187,18 @@ class Relay(LatentOperator):
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """u_t(y): queries attend to the state, and hear the inputs around them."""
-        near, seen = None, latent.seen
-        if self.local and seen is not None:
-            found = self.surroundings(seen.points, queries, seen.mask)
-            near = found.look_up(seen.features)
-        return self.decoder(latent.state, queries, near, latent.age)
+        seen = latent.seen
+        if not self.local or seen is None:
+            return self.decoder(latent.state, queries)
+        # Several states of a sample may come with one set of features; their queries are the same.
+        count = len(seen.features)
+        asked = queries[:count] if len(queries) > count else queries
+        found = self.surroundings(seen.points, asked, seen.mask)
+        out = self.decoder(latent.state, queries, found.look_up(seen.features), latent.age)
+        if self.kept is None or seen.frame is None:
+            return out
+        frame = self.kept(found.look_up(seen.frame))
+        return frame.repeat(len(out) // len(frame), 1, 1) + out
 
     def stencils(self, points: Tensor, mask: Tensor | None) -> Neighbours | None:
         """Where the places of the points' stencils take their features from."""

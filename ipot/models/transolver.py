@@ -12,7 +12,6 @@ transformer solver for PDEs on general geometries", ICML 2024.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -139,10 +138,6 @@ class Transolver(OneStep):
         if Need.GRID in self.needs and batch.grid is None:
             raise DataError(_lost("this batch"))
         return super().forward(batch)
-
-    def regions(self) -> Iterator[nn.Module]:
-        """The blocks: their softmax over slices, at every point, is many small passes."""
-        yield from self.blocks
 
     def examine(self, data: Dataset) -> None:
         """Refuse data that have lost their grid, and say what to do."""

@@ -32,9 +32,9 @@ TREE = 1 << 26
 TILT = 1e-3
 """Part of a spacing by which places are moved, along no axis and no diagonal, so that of two points
 at the same distance the same one is nearest however the points are numbered."""
-RIDGE = 1e-2
-"""Part of the spread of neighbours that is added to it in a linear fit: neighbours on a line tell
-nothing of the slope across it."""
+RIDGE = 3e-3
+"""Part of the mean squared distance of neighbours that is added to their spread in a linear fit:
+neighbours on a line tell nothing of the slope across it."""
 
 
 class Grid(NamedTuple):
@@ -292,11 +292,31 @@ def linear_weights(
     mean = (share.unsqueeze(-1) * way).sum(2)
     apart = way - mean.unsqueeze(2)
     spread = torch.einsum("gpk,gpkd,gpke->gpde", share, apart, apart)
-    scale = spread.diagonal(dim1=-2, dim2=-1).sum(-1)
-    ridge = RIDGE * scale + 1e-12
-    eye = torch.eye(way.shape[-1], device=way.device, dtype=way.dtype)
-    slope = torch.linalg.solve_ex(spread + ridge[..., None, None] * eye, mean.unsqueeze(-1))[0]
-    return share * (1 - (apart @ slope).squeeze(-1))
+    # Of their distance and not of their spread alone, so that neighbours which count little, or lie
+    # almost in one place, get no say by a steep slope.
+    ridge = RIDGE * (share * far.square()).sum(-1) + 1e-12
+    slope = solved(spread, ridge, mean)
+    return share * (1 - (apart @ slope.unsqueeze(-1)).squeeze(-1))
+
+
+def solved(
+    matrix: Float[Tensor, "G P D D"], ridge: Float[Tensor, "G P"], right: Float[Tensor, "G P D"]
+) -> Float[Tensor, "G P D"]:
+    """(matrix + ridge) x = right for matrices that are symmetric and not negative, of a few rows:
+    by elimination in plain operations, which a captured step and an exported graph can hold."""
+    rows = [
+        [*row.unbind(-1), r] for row, r in zip(matrix.unbind(-2), right.unbind(-1), strict=True)
+    ]
+    size = len(rows)
+    for i, row in enumerate(rows):
+        row[i] = row[i] + ridge
+    for i in range(size):
+        rows[i] = [x / rows[i][i] for x in rows[i]]
+        for k in range(size):
+            if k != i:
+                factor = rows[k][i]
+                rows[k] = [x - factor * y for x, y in zip(rows[k], rows[i], strict=True)]
+    return torch.stack([row[-1] for row in rows], -1)
 
 
 def grid_lines(places: Float[Tensor, "N D"]) -> list[Float[Tensor, " n"]] | None:

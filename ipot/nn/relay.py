@@ -167,6 +167,19 @@ def relay_blocks(
     )
 
 
+class Affine(nn.Module):
+    """scale ∘ x + shift, for each channel; at the start x itself."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(channels))
+        self.shift = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
+        """In the precision of x."""
+        return x * self.scale + self.shift
+
+
 class LocalDecoder(nn.Module):
     """u(y) = MLP(g + l): g is what queries find in the latent state, l what inputs near them say.
 

@@ -13,27 +13,16 @@ import numpy as np
 from ipot.data.own import Dataset
 from ipot.data.own_given import path_given
 from ipot.errors import DataError, UnknownName, shown
-from ipot.formats import (
-    Case,
-    CaseReader,
-    Inventory,
-    Trajectories,
-    inspect,
-    kind_of,
-    read_cases,
-)
-from ipot.formats.channels import Where, fields_of
-from ipot.formats.choose import dataset_of
-from ipot.formats.limits import is_pattern, is_there, nothing_at
-from ipot.labelled.looked import inspect_series
-from ipot.labelled.opened import open_series
-from ipot.labelled.samples import from_xarray
-from ipot.labelled.series import Series, split_series
+from ipot.formats import Case, CaseReader, Trajectories, kind_of, read_cases
+from ipot.formats.cases import Where, dataset_of, fields_of
+from ipot.formats.detect import is_labelled as holds_labelled
+from ipot.formats.series.description import Series, split_series
+from ipot.formats.series.samples import from_xarray
+from ipot.formats.xarray_files import open_series
 from ipot.surrogate.inputs import is_labelled
 from ipot.surrogate.surrogate import Surrogate
 from ipot.surrogate.trajectories import KIND, Windows, windows_of
 
-LABELLED = ("netCDF", "GRIB", "Zarr")
 FRAMES = ("history", "lead", "every", "stride")
 """Options of trajectories."""
 SERIES = (
@@ -90,14 +79,12 @@ def open_data(
         )
     path = path_given("data", source)
     named = name or path.stem
-    refuse_missing(path)
-    kind = kind_of(path) if is_there(path) else "pattern"
-    if kind in LABELLED or kind == "pattern" or (kind == "folder" and holds_labelled(path)):
+    if holds_labelled(path):
         return _labelled(open_series(path), inputs, targets, parameters, named, options)
     if is_labelled(targets):
         raise DataError(
-            f"targets of their own are for labelled arrays, and {path} is of the kind {kind}: name "
-            "fields of it"
+            f"targets of their own are for labelled arrays, and {path} is of the kind "
+            f"{kind_of(path)}: name fields of it"
         )
     found = read_cases(path)
     notes = tuple(getattr(found, "notes", ()))
@@ -133,23 +120,6 @@ def open_as_trained(model: Surrogate, path: Path | str) -> Dataset:
         told |= {"where": columns.get("inputs_where", "points")}
         told |= {"geographic": True} if model.spec.geographic else {}
     return open_data(path, **told).data
-
-
-def inspect_data(path: Path | str) -> Inventory:
-    """What a file, a folder or a pattern like `data/*.nc` holds."""
-    path = Path(path)
-    if not is_there(path) and is_pattern(path):
-        return inspect_series(path)  # a pattern
-    kind = kind_of(path)
-    if kind in LABELLED or (kind == "folder" and holds_labelled(path)):
-        return inspect_series(path)
-    return inspect(path)
-
-
-def refuse_missing(path: Path) -> None:
-    """Refuse a path where there is nothing, unless it is a pattern like `data/*.nc`."""
-    if not is_there(path) and not is_pattern(path):
-        raise nothing_at(path)
 
 
 def _labelled(
@@ -203,22 +173,6 @@ def _apart(windows: Windows) -> tuple[Dataset, Dataset, Dataset | None]:
     if scored is None or len(scored) < 10:
         return of(order[held:]), of(order[:held]), None
     return of(order[2 * held :]), of(order[:held]), scored
-
-
-def holds_labelled(path: Path) -> bool:
-    """Whether a folder holds files with named dimensions, by its first file."""
-    for file in sorted(path.iterdir()):
-        if file.name.startswith(".") or (file.is_dir() and not _is_zarr(file)):
-            continue
-        try:
-            return kind_of(file) in LABELLED
-        except DataError:
-            continue
-    return False
-
-
-def _is_zarr(path: Path) -> bool:
-    return any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zmetadata"))
 
 
 def _where(case: Case, targets: Sequence[str], where: Where) -> Where:

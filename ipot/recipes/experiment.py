@@ -19,7 +19,7 @@ from ipot.data.store import Store
 from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.models._shapes import refuse_beyond_memory
 from ipot.models._wrappers import seen_spec, wrap, wrap_globe
-from ipot.models.base import Operator
+from ipot.models.base import OneStep, Operator
 from ipot.problems.base import Problem
 from ipot.recipes import default, paper, systems
 from ipot.recipes.own_data import OWN_DATA, OwnData, as_experiment
@@ -64,6 +64,11 @@ class Experiment:
     model_name: str = "ipot"
     preset: str = "default"
     normalize: bool = True
+
+    @property
+    def spec(self) -> Spec:
+        """The facts that the model is built from: the problem's, and what it is to answer with."""
+        return replace(self.problem.spec, change=self.training.change)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for config.json."""
@@ -237,10 +242,19 @@ def build(settings: Experiment, statistics: Statistics | None = None) -> Operato
     return build_model(
         settings.model_name,
         settings.model,
-        settings.problem.spec,
+        settings.spec,
         seed=settings.training.seed,
         statistics=statistics,
     )
+
+
+def statistics_of(settings: Experiment, data: Dataset) -> Statistics | None:
+    """The scales of the training data; none where the experiment wants none."""
+    if not settings.normalize:
+        return None
+    kind, spec = registry.find("models", settings.model_name), settings.spec
+    since = (spec.history, len(spec.outputs)) if spec.change else None
+    return Statistics.of(data, since=since, each=issubclass(kind, OneStep))
 
 
 def build_model(

@@ -11,14 +11,21 @@ import torch
 
 from ipot import registry, safe_read
 from ipot.data.dataset import Dataset
-from ipot.data.statistics import Moments, Statistics
+from ipot.data.statistics import Moments
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.lock import locked
 from ipot.models import _shapes as shapes
 from ipot.models.base import Operator
-from ipot.recipes.experiment import Experiment, SplitReport, build, load_data, read_settings
+from ipot.recipes.experiment import (
+    Experiment,
+    SplitReport,
+    build,
+    load_data,
+    read_settings,
+    statistics_of,
+)
 from ipot.recipes.own_data import OwnData, as_experiment
 from ipot.recipes.sizes import refuse_sizes, refuse_subsets, refuse_training
 from ipot.recipes.starting import Start, load_start, refuse_start
@@ -218,7 +225,7 @@ def _refuse_unlike(settings: Experiment, file: Path, config: Path, prefix: str) 
     """Refuse weights of another model before they are read, or memory is taken for theirs."""
     found, state = checkpoint.header(file)
     found = shapes.of_prefix(prefix, found)
-    spec = settings.problem.spec
+    spec = settings.spec
     kind = registry.find("models", settings.model_name)
     owner = {"model": kind.__module__.removeprefix("ipot.models."), "problem": spec.name}
     checkpoint.refuse_other(state, owner, file)
@@ -239,7 +246,7 @@ def _trainer(
 ) -> Trainer:
     """Data, model and loop of an experiment, ready to run."""
     train_data, validation = _splits(settings, store or Store(), place, here, report)
-    model = build(settings, Statistics.of(train_data) if settings.normalize else None)
+    model = build(settings, statistics_of(settings, train_data))
     load_start(model, source)
     model.examine(train_data)
     unroll, objective = settings.training.unroll, model.objective()

@@ -39,7 +39,7 @@ class Start:
 def refuse_start(settings: Experiment, source: Start) -> None:
     """Refuse to start from a run of another model, or of a problem with other facts."""
     other = source.settings
-    ours, theirs = settings.problem.spec, other.problem.spec
+    ours, theirs = settings.spec, other.spec
     kinds = [registry.find("models", e.model_name) for e in (settings, other)]
     apart = [name for name in FACTS if getattr(ours, name) != getattr(theirs, name)]
     own = [e.problem for e in (settings, other) if isinstance(e.problem, OwnData)]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ipot.errors import DataError
-from ipot.formats.case import Case
-from ipot.formats.channels import Where, fields_of, scalars_of, source_of
+from ipot.formats.cases import Where, fields_of, scalars_of, source_of
+from ipot.formats.fields import Case
 from ipot.samples import Sample
 from ipot.spec import Spec
 from ipot.surrogate.inputs import in_given_units

@@ -103,7 +103,9 @@ class Remembered(LatentOperator):
         mask = None if mask is None else mask.expand(count, -1)
         if seen is not None:
             own = None if seen.mask is None else seen.mask.expand(count, -1)
-            seen = seen._replace(features=seen.features.expand(count, -1, -1), mask=own)
+            frame = None if seen.frame is None else seen.frame.expand(count, -1, -1)
+            features = seen.features.expand(count, -1, -1)
+            seen = seen._replace(features=features, mask=own, frame=frame)
         age = None if age is None else age.expand(count)
         return Remembered(self.inner, Latent(state.expand(count, -1, -1), mask, seen, age))
 

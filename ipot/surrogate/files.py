@@ -13,10 +13,10 @@ import torch
 from ipot import files
 from ipot.errors import DataError, RunError
 from ipot.formats import Case, kind_of, read_cases, write_case, write_cases
-from ipot.formats.arrays import DESCRIPTION, headers, read_arrays, write_arrays, write_mapped
-from ipot.formats.case import Arrays, CaseReader, Trajectories
-from ipot.formats.well_write import write_well
-from ipot.labelled.opened import open_series
+from ipot.formats.fields import Arrays, CaseReader, Trajectories
+from ipot.formats.numpy_files import DESCRIPTION, headers, read_arrays, write_arrays, write_mapped
+from ipot.formats.the_well import write_well
+from ipot.formats.xarray_files import open_series
 from ipot.surrogate.cases import arrays_as_cases, predict_case
 from ipot.surrogate.encoded import Interval
 from ipot.surrogate.surrogate import Surrogate

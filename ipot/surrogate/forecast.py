@@ -8,9 +8,9 @@ import numpy as np
 from torch import Tensor
 
 from ipot.data.own_arrays import tensor
-from ipot.labelled.answers import asked_places, to_xarray
-from ipot.labelled.latest import to_batch
-from ipot.labelled.series import Series
+from ipot.formats.series.answers import asked_places, to_xarray
+from ipot.formats.series.description import Series
+from ipot.formats.series.latest_frames import to_batch
 from ipot.samples import Sample
 from ipot.surrogate.inputs import in_given_units, times_of
 

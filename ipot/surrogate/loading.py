@@ -12,7 +12,7 @@ from ipot.data.own_given import flag, near, path_given
 from ipot.device import choose
 from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
-from ipot.labelled.series import Series
+from ipot.formats.series.description import Series
 from ipot.recipes.experiment import Experiment
 from ipot.recipes.own_data import OwnData
 from ipot.recipes.running import ended, restore

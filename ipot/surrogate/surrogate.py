@@ -19,7 +19,7 @@ from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.evaluation.input_range import ends_of, seen_in_training, warn_unlike
-from ipot.labelled.series import Series
+from ipot.formats.series.description import Series
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes.experiment import Experiment
@@ -83,7 +83,7 @@ class Surrogate:
     def of_experiment(cls, model: Operator, settings: Experiment, **facts: Any) -> Surrogate:
         """The model of a run: of data of one's own, with what is known of these; of a built-in
         problem with its settings, and answers that always are (T, M, K)."""
-        data, spec = settings.problem, settings.problem.spec
+        data, spec = settings.problem, settings.spec
         if isinstance(data, OwnData):
             if facts.get("series") is None and data.series is not None:
                 facts["series"] = Series.from_dict(data.series)

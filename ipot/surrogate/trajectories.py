@@ -10,10 +10,10 @@ import numpy as np
 
 from ipot.data.own import Dataset
 from ipot.errors import DataError
-from ipot.formats.case import Trajectories, TrajectoryField
+from ipot.formats.fields import Trajectories, TrajectoryField
 from ipot.formats.limits import check_memory
-from ipot.formats.names import unknown
-from ipot.labelled.arguments import whole
+from ipot.formats.roles import unknown
+from ipot.formats.series.arguments import whole
 
 KIND = "trajectories"
 

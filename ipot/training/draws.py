@@ -29,7 +29,7 @@ from ipot.errors import DataError, Unsupported
 from ipot.samples import Batch, collate, rows_of
 from ipot.seeds import generator
 from ipot.spec import Spec
-from ipot.training.settings import Training
+from ipot.training.settings import Training, shares
 from ipot.training.unroll import pieces as pieces_of
 
 
@@ -45,6 +45,8 @@ class Draw:
     box: int | None = None
     """The number of the box that the batch is padded to, where samples are packed: draws of one
     box have the same shapes."""
+    share: float = 1.0
+    """The fraction of the input points that is taken."""
 
     def to(self, device: torch.device) -> Draw:
         """The draw with its tensors on a device."""
@@ -66,7 +68,12 @@ class Draw:
     def _map(self, function: Callable[[Tensor], Tensor]) -> Draw:
         index, *optional = self._tensors()
         made = (None if t is None else function(t) for t in optional)
-        return Draw(function(index), *made, box=self.box)
+        return Draw(function(index), *made, box=self.box, share=self.share)
+
+    @property
+    def sizes(self) -> tuple[int | None, float]:
+        """Draws that have this in common have tensors of the same shapes."""
+        return self.box, self.share
 
 
 class Draws:
@@ -84,12 +91,17 @@ class Draws:
         if settings.augment and not spec.symmetries:
             raise Unsupported(f"{spec.name} lists no symmetry to augment by")
         self._pieces = len(data[0].times) // settings.unroll if settings.unroll else 1
+        self._shares = shares(settings)
         self._order: tuple[int, Tensor, list[int] | None] | None = None
         self._sizes = sizes_of(data)
         self.rows = RowsOf()
 
     def __call__(self, step: int) -> Draw:
         """The choices of a step, counted from 0."""
+        return self._draw(step, *self._whole(step))
+
+    def _whole(self, step: int) -> tuple[Tensor, int | None]:
+        """The samples of a step over all processes, and their box."""
         epoch, number = divmod(step, self.steps_per_epoch)
         known = self._order  # read once: draws may be made in several threads
         if known is None or known[0] != epoch:
@@ -98,28 +110,35 @@ class Draws:
             known = epoch, *batches(self.data, self._sizes, steps, self.batch, random)
             self._order = known
         _, order, boxes = known
-        return self._draw(step, order[number], None if boxes is None else boxes[number])
+        return order[number], None if boxes is None else boxes[number]
 
     def examples(self) -> Iterator[Draw]:
         """A draw of every shape that there is; which samples are in it means nothing."""
-        if not isinstance(self.data, Packed):
-            yield self(0)
-            return
-        for box in range(len(self.data.boxes)):
-            own = [i for i, number in enumerate(self.data.box_of) if number == box] or [0]
-            index = torch.tensor((own * self.batch)[: self.batch])
-            yield self._draw(0, index, box)
+        first = self._whole(0)
+        for part in self._shares:
+            if not isinstance(self.data, Packed):
+                yield self._draw(0, *first, part)
+                continue
+            for box in range(len(self.data.boxes)):
+                own = [i for i, number in enumerate(self.data.box_of) if number == box] or [0]
+                index = torch.tensor((own * self.batch)[: self.batch])
+                yield self._draw(0, index, box, part)
 
-    def _draw(self, step: int, index: Tensor, box: int | None) -> Draw:
+    def _draw(self, step: int, index: Tensor, box: int | None, part: float | None = None) -> Draw:
+        """The choices of a step; a `part` of the points that is given is not drawn."""
         random = generator(self.settings.seed, "step", step)
         points = queries = element = None
+        if part is None:
+            part = self._shares[0]
+            if len(self._shares) > 1:
+                part = self._shares[int(torch.randint(len(self._shares), (), generator=random))]
         if isinstance(self.data, Stacked):
             whole = self.data.data
-            points = _subset(whole.values.shape[1], self.settings.points, random)
+            points = _subset(whole.values.shape[1], part, random)
             queries = _subset(whole.queries.shape[-2], self.settings.queries, random)
         elif isinstance(self.data, Packed) and box is not None:
             size = self.data.boxes[box]
-            points = _order(size.points, self.settings.points, random)
+            points = _order(size.points, part, random)
             queries = _order(size.queries, self.settings.queries, random)
         if self.settings.augment:
             element = symmetry.draw(self.spec, self.batch, random)
@@ -127,7 +146,8 @@ class Draws:
         pieces = None
         if self.settings.pieces is not None:
             pieces = torch.randperm(self._pieces, generator=random)[: self.settings.pieces]
-        return Draw(index[self.rank :: self.world], points, queries, element, pieces, box)
+        own = index[self.rank :: self.world]
+        return Draw(own, points, queries, element, pieces, box, part)
 
     def passes(self) -> Iterator[nn.Module]:
         """The gather of stacked samples: for a GPU, rows of all tensors can be taken in one."""
@@ -147,7 +167,8 @@ class Draws:
         whole = self.data.data
         # How a batch is made is the same at every step, so that one of them tells.
         batch = self.gather(self(0).to(whole.values.device))
-        points = batch.points if batch.points is whole.points else None
+        always = batch.points is whole.points and len(self._shares) == 1
+        points = batch.points if always else None
         fixed = batch.queries is whole.queries and batch.queries.ndim == 3
         return points, batch.queries if fixed else None
 
@@ -180,7 +201,7 @@ class Draws:
         assert isinstance(self.data, Packed)
         assert draw.box is not None
         settings = self.settings
-        points = None if draw.points is None else (settings.points, draw.points)
+        points = None if draw.points is None else (draw.share, draw.points)
         queries = None if draw.queries is None else (settings.queries, draw.queries)
         batch = self.data.gather(draw.index, draw.box, points=points, queries=queries)
         if draw.symmetry is not None:
@@ -193,7 +214,7 @@ class Draws:
         samples = []
         for i in draw.index.tolist():
             sample, random = self.data[i], generator(self.settings.seed, "sample", step, i)
-            points = _subset(len(sample.points), self.settings.points, random)
+            points = _subset(len(sample.points), draw.share, random)
             queries = _subset(sample.queries.shape[-2], self.settings.queries, random)
             sample = sample if points is None else sample.take_points(points)
             samples.append(sample if queries is None else sample.take_queries(queries))

@@ -14,6 +14,7 @@ from ipot.data.dataset import Dataset, Ragged
 from ipot.data.packed import Packed, packed_bytes, unpackable
 from ipot.errors import OutOfMemory, Unsupported
 from ipot.models.base import LatentOperator, Operator
+from ipot.spec import Need
 from ipot.training.distributed import World
 from ipot.training.draws import Draws
 from ipot.training.settings import Training
@@ -165,6 +166,17 @@ def _not_on_the_device(data: Ragged, device: torch.device) -> str | None:
     if size > SHARE_OF_MEMORY * room:
         return f"samples of {size / 2**30:.1f} GiB are more than half of the GPU's memory"
     return None
+
+
+def refuse_fewer_points(model: Operator, settings: Training) -> None:
+    """Refuse random subsets of sensors for a system that is bound to its input points."""
+    bound = model.needs & {Need.SAME_POINTS, Need.GRID, Need.FIXED_POINTS, Need.EDGES}
+    if settings.points_least is not None and bound:
+        raise Unsupported(
+            f"--training.points-least hides input points, and {model.name} needs "
+            f"{' and '.join(sorted(need.value for need in bound))}: leave it out, or choose a "
+            "system that takes any points"
+        )
 
 
 def refuse_unindexable(model: Operator, draws: Draws, device: torch.device) -> None:

@@ -43,6 +43,10 @@ class Training:
     points: float = 1.0
     """Fraction of the input points seen in a step, drawn anew each time; of each sample's own where
     samples differ in size."""
+    points_least: float | None = None
+    """Least fraction of the input points: every step draws whether it sees the fraction `points`, a
+    half of that, a quarter and so on down to this one, so that fewer sensors are learnt as well as
+    all; None always takes `points`."""
     queries: float = 1.0
     """Fraction of the queries asked in a step, drawn in the same way."""
     unroll: int | None = None
@@ -50,6 +54,12 @@ class Training:
     starting from true frames. 1 is teacher forcing, None the whole rollout."""
     pieces: int | None = None
     """How many pieces of each trajectory a step takes, drawn anew; None takes them all."""
+    grow: float = 0.0
+    """Fraction of the run over which rollouts grow, from one step over two, four and so on to all
+    of them; 0 trains whole rollouts from the start."""
+    change: bool = False
+    """Answer with the change since the last input frame, which is added to it: interpolated where
+    queries are not the input points. For problems with past frames among their inputs."""
     augment: bool = False
     """Turn every sample by a random symmetry of the problem."""
     precision: Literal["auto", "float32", "bf16", "float64"] = "auto"
@@ -80,14 +90,32 @@ class Training:
             check(getattr(self, name) >= 0, name, "not be negative")
         for name in ("points", "queries"):
             check(0 < getattr(self, name) <= 1, name, "lie in (0, 1]")
+        least = self.points_least
+        check(least is None or 0 < least <= self.points, "points_least", "lie in (0, points]")
+        check(
+            least is None or self.unroll is None,
+            "points_least",
+            "be left out with training.unroll, which needs true frames at all input points",
+        )
         check(self.pieces is None or self.unroll is not None, "pieces", "come with training.unroll")
         check(self.patience is None or 0 < self.patience <= 1, "patience", "lie in (0, 1]")
         check(self.gradient_loss < math.inf, "gradient_loss", "be finite")
+        check(0 <= self.grow <= 1, "grow", "lie in [0, 1]")
         check(0 <= self.warmup < 1, "warmup", "lie in [0, 1)")
         check(self.average is None or 0 < self.average < 1, "average", "lie in (0, 1)")
         for name in ("schedule", "precision", "step"):
             known = get_args(get_type_hints(type(self))[name])
             check(getattr(self, name) in known, name, f"be one of {', '.join(known)}")
+
+
+def shares(settings: Training) -> list[float]:
+    """The fractions of the input points that a step may see, the largest first."""
+    found, least = [settings.points], settings.points_least
+    if least is None:
+        return found
+    while found[-1] / 2 > least:
+        found.append(found[-1] / 2)
+    return list(dict.fromkeys([*found, least]))
 
 
 def learning_rate(settings: Training, *, epoch: float, progress: float) -> float:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import product
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -32,6 +34,7 @@ from ipot.training.execution import IN_WORDS, Say, attempts, fallen_back, refuse
 from ipot.training.objective import Objective
 from ipot.training.optimizer import JoinedAdamW, set_rate
 from ipot.training.settings import Training
+from ipot.training.unroll import first_steps, horizons
 
 
 def _to_stderr(line: str) -> None:
@@ -77,7 +80,12 @@ class Step:
         if world.size > 1:
             ids = [torch.cuda.current_device()] if device.type == "cuda" else None
             self.model = DistributedDataParallel(quick, device_ids=ids)
-        self._graphs: dict[int | None, tuple[Draw, Callable[[], None]]] = {}
+        self._horizons: list[int | None] = [None]
+        if settings.grow:
+            self._horizons = [*horizons(settings.unroll or len(draws.data[0].times))]
+        self.horizon = self._horizons[-1]
+        """How far rollouts go, where that grows; None for all the way."""
+        self._graphs: dict[Any, tuple[Draw, Callable[[], None]]] = {}
         self._one: Tensor | None = None
 
     def __call__(self, work: Draw | Batch, number: int, rate: float) -> None:
@@ -186,16 +194,17 @@ class Step:
 
         They share a pool of memory: each writes all that it reads, and no two run at once.
         """
-        pool = torch.cuda.graph_pool_handle()
-        for example in self.draws.examples():
-            draw = example.to(self.device)
+        pool, wanted = torch.cuda.graph_pool_handle(), self.horizon
+        for example, length in product(self.draws.examples(), self._horizons):
+            draw, self.horizon = example.to(self.device), length
 
             def work(draw: Draw = draw) -> None:
                 self._work(self.draws.gather(draw))
 
             replay = recorded(work, rehearsals=WARM_UP, before=self._forget, pool=pool)
             self._forget()
-            self._graphs[draw.box] = draw, replay
+            self._graphs[draw.sizes, length] = draw, replay
+        self.horizon = wanted
 
     def _touched(self) -> Iterator[Tensor]:
         """All that a step changes, except the optimiser's state."""
@@ -208,7 +217,7 @@ class Step:
             self._work(work.to(self.device, non_blocking=True))
         elif self.mode == "graph":
             # The graph reads its choices from tensors of its own.
-            static, replay = self._graphs[work.box]
+            static, replay = self._graphs[work.sizes, self.horizon]
             static.copy_(work)
             replay()
             # A replay changes weights behind torch's back; whoever keeps something that was made
@@ -218,6 +227,7 @@ class Step:
             self._work(self.draws.gather(work.to(self.device)))
 
     def _work(self, batch: Batch) -> None:
+        batch = first_steps(batch, self.horizon)
         self._forget()
         device = self.device.type
         # Without the cache of cast weights: a captured graph must cast afresh at every replay.

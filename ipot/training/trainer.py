@@ -22,13 +22,14 @@ from ipot.training import checkpoint
 from ipot.training.checkpoint import BestWeights, Result, Resumable, State
 from ipot.training.distributed import World
 from ipot.training.draws import Draw, Draws, RaggedSteps, ahead
-from ipot.training.execution import choose, placed, precision_for
+from ipot.training.execution import choose, placed, precision_for, refuse_fewer_points
 from ipot.training.gradients import refuse_gradients
 from ipot.training.journal import Journal, Progress, Speed, duration
 from ipot.training.objective import Objective, RelativeL2, with_gradients
 from ipot.training.optimizer import Average, make_optimizer
 from ipot.training.settings import Training, learning_rate
 from ipot.training.step import Step, fast_matmul
+from ipot.training.unroll import horizon, refuse_growth
 from ipot.training.validation import Validation, relative
 
 __all__ = ["Result", "Stopped", "Trainer", "train"]
@@ -84,6 +85,8 @@ class Trainer:
         world: World,
     ) -> None:
         refuse_gradients(settings)
+        refuse_fewer_points(model, settings)
+        refuse_growth(model, settings)
         objective = with_gradients(objective, settings.gradient_loss, model.spec)
         self.settings, self.folder, self.device, self.world = settings, run, device, world
         self._screen: Progress | None = None
@@ -124,6 +127,7 @@ class Trainer:
         self.best = BestWeights(run.best)
         self.step.start(self.state.step)
         self.step.loss_sum.fill_(self.state.loss_sum)
+        self._steps = settings.unroll or len(self.data[0].times)
         self._validation_error = float("nan")
         self._validated, self._validated_at = -1, self.state.seconds
         self._setup = 0.0
@@ -206,6 +210,8 @@ class Trainer:
         return self._result()
 
     def _take_step(self, work: Draw | Batch) -> None:
+        if self.settings.grow:
+            self.step.horizon = horizon(self._steps, self._progress(), self.settings.grow)
         try:
             self.step(work, self.state.step, self._rate())
         except OutOfMemory as error:

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from ipot.data.dataset import Dataset
 from ipot.errors import DataError, Unsupported
+from ipot.models.base import Operator
 from ipot.samples import Batch, collate
 from ipot.spec import Spec
+from ipot.training.settings import Training
 
 
 def pieces(batch: Batch, spec: Spec, steps: int, chosen: Int[Tensor, " P"] | None = None) -> Batch:
@@ -60,6 +62,35 @@ def pieces(batch: Batch, spec: Spec, steps: int, chosen: Int[Tensor, " P"] | Non
     )
 
 
+def horizons(steps: int) -> list[int]:
+    """The lengths that a growing rollout has: doubled again and again, and the whole at last."""
+    found = [1]
+    while 2 * found[-1] < steps:
+        found.append(2 * found[-1])
+    return [*found, steps] if steps > 1 else found
+
+
+def horizon(steps: int, progress: float, grow: float) -> int:
+    """The steps of a rollout at a progress in [0, 1] through a run, of which it grows over a part.
+
+    All lengths but the whole have the same share of that part.
+    """
+    ways = horizons(steps)
+    if progress >= grow:
+        return steps
+    return ways[int(progress / grow * (len(ways) - 1))]
+
+
+def first_steps(batch: Batch, steps: int | None) -> Batch:
+    """The batch as far as its first steps; None takes all."""
+    if steps is None or steps >= len(batch.times):
+        return batch
+    queries = batch.queries[:, :steps] if batch.queries.ndim == 4 else batch.queries
+    return replace(
+        batch, times=batch.times[:steps], targets=batch.truth[:, :steps], queries=queries
+    )
+
+
 def examine(data: Dataset, spec: Spec, steps: int) -> None:
     """Refuse trajectories that cannot be cut into pieces, before any time is spent on them."""
     first = collate([data[0]])
@@ -68,6 +99,21 @@ def examine(data: Dataset, spec: Spec, steps: int) -> None:
         raise DataError(
             "true frames are needed at the input points, and the queries lie elsewhere. "
             "Leave --training.unroll out."
+        )
+
+
+def refuse_growth(model: Operator, settings: Training) -> None:
+    """Refuse rollouts that grow where there are none, or where a system has its own objective."""
+    if not settings.grow:
+        return
+    spec = model.spec
+    if spec.steps == 1 or settings.unroll == 1:
+        said = "training.unroll is 1" if spec.steps > 1 else f"{spec.name} has one step"
+        raise Unsupported(f"--training.grow lengthens rollouts, and {said}: leave it out")
+    if model.objective() is not None:
+        raise Unsupported(
+            f"--training.grow is for systems that are trained by the error of their answers, and "
+            f"{model.name} is not: leave it out"
         )
 
 

@@ -15,10 +15,11 @@ from ipot.accelerate.layers import QUICKER
 from ipot.accelerate.operators import encode, passes, regions
 from ipot.accelerate.twins import Accelerated
 from ipot.evaluation.predict import predict
-from ipot.models.base import Latent, LatentOperator
+from ipot.models.base import Latent, LatentOperator, Operator
 from ipot.nn.attention import AttentionBlock, GatedFeedForward, MultiHead
 from ipot.nn.fourier import FourierFeatures
 from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
+from ipot.spec import Spec
 
 from .models import DECODERS, batch_for, build, distance, make_spec, numbers, shuffled
 
@@ -533,11 +534,32 @@ def test_compiled_regions_are_the_same_and_the_model_is_not_compiled(decoder, le
     assert not any(m._compiled_call_impl for m in model.inner.modules())
 
 
-def test_regions_of_a_model_that_knows_them_itself():
+def test_what_is_compiled_of_models_of_other_layers():
     from contracts.cases import CASES
 
-    model = CASES["grid"]().build("fno", {"modes": (3,), "padding": (0.5,)})
-    assert list(regions(accelerate(model))) == list(model.regions())
+    fno = CASES["grid"]().build("fno", {"modes": (3,), "padding": (0.5,)})
+    assert list(regions(accelerate(fno))) == []  # it answers in one step
+    transolver = CASES["grid"]().build("transolver", {})
+    assert list(regions(transolver)) == list(transolver.inner.blocks)
+    assert list(regions(CASES["grid"]().build("dino", {}))) == []
+    assert list(regions(CASES["grid"]().build("oformer", {}))) == []
+
+
+def test_a_model_may_name_its_own_parts_to_compile():
+    class Own(Operator):
+        def __init__(self):
+            super().__init__(
+                None, Spec(name="own", inputs=("a",), outputs=("u",), domain=((0, 1),))
+            )
+            self.one, self.other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+
+        def forward(self, batch):
+            return self.one(batch.values)
+
+    model = Own()
+    assert list(regions(model)) == [model]
+    model.regions = lambda: iter([model.one])
+    assert list(regions(model)) == [model.one]
 
 
 def test_queries_that_move_are_decoded_one_by_one():

@@ -141,9 +141,39 @@ def test_other_devices_and_untracked_weights_are_not_replayed(counted, monkeypat
     assert ask(model, 1)
 
 
-def test_only_what_says_so_is_replayed(counted):
+class Unknown(torch.nn.Module):
+    """A layer with a weight that nobody knows."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.factor = inner, torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return self.factor * self.inner(x)
+
+
+def test_a_model_with_an_unknown_layer_is_not_replayed(counted):
     model = IPOT(SMALL, SPEC).eval()
-    model.replayable = False
+    model.decoder.head[1] = Unknown(model.decoder.head[1])
     ask(model, replay.PATIENCE + 2)
     assert not counted
     assert model not in replay._seen
+
+
+def test_a_hook_is_still_called(counted):
+    model, called = IPOT(SMALL, SPEC).eval(), []
+    ask(model, 2)  # found to be one that repeats
+    model.decoder.register_forward_hook(lambda *given: called.append(1))
+    ask(model, replay.PATIENCE)
+    assert not counted
+    assert len(called) >= replay.PATIENCE
+
+
+def test_all_models_of_known_layers_repeat_and_others_do_not():
+    from contracts.cases import CASES
+
+    case = CASES["grid"]()
+    for name in ("ipot", "transformer", "perceiver_io"):
+        assert replay.repeats(case.build(name, {})), name
+    for name in ("relay", "dino", "deeponet"):  # the first searches for neighbours
+        assert not replay.repeats(case.build(name, {})), name

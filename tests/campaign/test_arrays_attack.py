@@ -208,7 +208,7 @@ def test_wrong_scores_are_found(tried, monkeypatch):
 
 
 def test_a_table_that_loses_digits_is_found(tried, monkeypatch):
-    from ipot.formats import table_write
+    from ipot.formats import csv_table as table_write
 
     monkeypatch.setattr(table_write, "_texts", lambda array: [f"{v:.6g}" for v in array])
     with pytest.raises(Lost, match="read back as other numbers"):

@@ -122,7 +122,7 @@ def test_the_package_as_it_is_survives_what_changes_nothing():
 def test_another_answer_to_the_same_content_is_lost(tried, monkeypatch):
     attack = only(files.ArrayFiles, "npz")
     tried(attack, "read", [["same", 0]])
-    from ipot.formats import arrays
+    from ipot.formats import numpy_files as arrays
 
     honest = arrays.read_archive
     monkeypatch.setattr(

@@ -85,6 +85,16 @@ def test_a_table_a_page_and_a_picture(words, tmp_path, capsys):
     assert {"config.json", "result.json", "test.json", "best.safetensors"} <= names
 
 
+def test_every_scored_system_is_recorded(words, tmp_path):
+    file = tmp_path / "runs.json"
+    assert main([*words, "--quiet", "--record", str(file)]) == 0
+    (row,) = json.loads(file.read_text())
+    found = json.loads((tmp_path / "out" / "compare.json").read_text())["rows"][0]
+    assert row["model"]["name"] == found["model"] == "mine.scale"
+    assert row["tests"] == {"test data as in training": found["error"]}
+    assert row["command"].startswith("ipot compare training.toys")
+
+
 def test_json_and_settings_for_all(words, ask):
     answer = ask(*words, "--quiet", "--seed", "4", "--count.train", "10", "--problem.size", "8")
     assert answer["data"]["train"] == 10

@@ -7,9 +7,9 @@ import pytest
 from own import files, tiny
 
 from ipot.cli import main
-from ipot.formats import Case, write_cases
+from ipot.formats import Case, inspect, write_cases
 from ipot.own import sizing
-from ipot.own.open_data import inspect_data, open_data
+from ipot.own.open_data import open_data
 
 
 @pytest.fixture(autouse=True)
@@ -131,7 +131,7 @@ MORE = {
 @pytest.mark.parametrize("name", MORE)
 def test_there_is_enough_to_learn_from_and_to_hold_out(name, tmp_path):
     MORE[name](tmp_path / name)
-    program, verb, path, *flags = shlex.split(inspect_data(tmp_path / name).suggestion)
+    program, verb, path, *flags = shlex.split(inspect(tmp_path / name).suggestion)
     assert (program, verb, path) == ("ipot", "fit", str(tmp_path / name))
     told = dict(zip((f.removeprefix("--") for f in flags[::2]), flags[1::2], strict=True))
     assert told.pop("out")

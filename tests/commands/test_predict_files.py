@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ipot
-from ipot.formats import arrays
+from ipot.formats import numpy_files as arrays
 from ipot.surrogate import arguments, batches
 
 

@@ -94,7 +94,7 @@ def test_what_float32_holds_is_not_remarked_on(numbers):
 
 
 def test_a_variable_of_xarray_is_named():
-    from ipot.labelled.samples import from_xarray
+    from ipot.formats.series.samples import from_xarray
 
     xr = pytest.importorskip("xarray")
     field = RANDOM.random((12, 3, 4))

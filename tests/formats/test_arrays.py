@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from ipot.errors import DataError
-from ipot.formats import Arrays, inspect, kind_of, layout, read_cases
-from ipot.formats.arrays import read_arrays, write_arrays, write_mapped
+from ipot.formats import Arrays, inspect, kind_of, read_cases
+from ipot.formats import case_tree as layout
+from ipot.formats.numpy_files import read_arrays, write_arrays, write_mapped
 
 random = np.random.default_rng(0)
 S, N = 6, 10

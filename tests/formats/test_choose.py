@@ -6,7 +6,7 @@ import pytest
 from formats.making import square, triangles
 from ipot.errors import DataError, UnknownName
 from ipot.formats import Arrays, Case, limits, read_cases
-from ipot.formats.choose import dataset_of
+from ipot.formats.cases import dataset_of
 
 random = np.random.default_rng(0)
 

@@ -17,10 +17,10 @@ from data import weather_files as made
 from ipot.data import gridded, readers
 from ipot.data.guard import trial
 from ipot.errors import DataError
-from ipot.formats import read_cases
-from ipot.formats.arrays import read_archive, read_arrays
-from ipot.labelled.windows import Axis, clock_of, plan
-from ipot.own.open_data import inspect_data, open_data
+from ipot.formats import inspect, read_cases
+from ipot.formats.numpy_files import read_archive, read_arrays
+from ipot.formats.series.windows import Axis, clock_of, plan
+from ipot.own.open_data import open_data
 
 
 @pytest.mark.parametrize("length", [0, 4, 2**31])
@@ -32,7 +32,7 @@ def test_a_grib_section_that_leads_nowhere(tmp_path, length):
     content[place : place + width] = (length % 2 ** (8 * width)).to_bytes(width, "big")
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"a\.grib: the GRIB message at byte 0 has a section"):
-        inspect_data(path)
+        inspect(path)
 
 
 def netcdf3(path, change):
@@ -61,11 +61,11 @@ def entries(content):
 def test_a_netcdf3_header_that_claims_too_much(tmp_path, change):
     path = netcdf3(tmp_path / "a.nc", change)
     with pytest.raises(DataError, match=r"a\.nc: it cannot be opened as netCDF.* bytes"):
-        inspect_data(path)
+        inspect(path)
 
 
 def test_a_netcdf3_file_as_it_is(tmp_path):
-    assert inspect_data(netcdf3(tmp_path / "a.nc", lambda content: None)).cases == 3
+    assert inspect(netcdf3(tmp_path / "a.nc", lambda content: None)).cases == 3
 
 
 def test_windows_are_counted_by_frames_and_not_by_steps():
@@ -195,7 +195,7 @@ def test_pipes_and_other_strange_files_are_refused(tmp_path, suffix):
         (tmp_path / f"a\nb{suffix}", "is not there"),
         (f"/dev/zero{'' if suffix == '.nc' else '/'}", "is a device|is not there"),
     ):
-        for read in (inspect_data, open_data):
+        for read in (inspect, open_data):
             with pytest.raises(DataError, match=said):
                 read(path)
 
@@ -292,8 +292,8 @@ def test_a_mesh_that_crashes_vtk_is_refused(tmp_path):
     path = tmp_path / "s.ply"
     pv.Sphere(theta_resolution=5, phi_resolution=5).save(path)
     content = path.read_bytes()
-    assert inspect_data(path).points == (17, 17)
+    assert inspect(path).points == (17, 17)
     path.write_bytes(content.replace(b"element vertex 17", b"element vertex 3"))
     with pytest.raises(DataError, match=r"s\.ply"):
-        inspect_data(path)
+        inspect(path)
     assert zlib.crc32(path.read_bytes())  # and we are still here

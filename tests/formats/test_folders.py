@@ -10,7 +10,7 @@ import torch
 from formats.making import assert_same, square
 from ipot.errors import DataError
 from ipot.formats import Arrays, inspect, kind_of, read_cases, write_case, write_cases
-from ipot.formats.arrays import read_arrays
+from ipot.formats.numpy_files import read_arrays
 
 
 def numbered(i, **changes):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ipot.errors import DataError
-from ipot.formats.named import named_cases
+from ipot.formats.named_arrays import named_cases
 
 random = np.random.default_rng(0)
 

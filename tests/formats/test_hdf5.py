@@ -8,15 +8,8 @@ import pytest
 
 from formats.making import assert_same, square
 from ipot.errors import DataError
-from ipot.formats import (
-    Trajectories,
-    inspect,
-    kind_of,
-    read_cases,
-    write_case,
-    write_cases,
-)
-from ipot.formats.well_write import write_well
+from ipot.formats import Trajectories, inspect, kind_of, read_cases, write_case, write_cases
+from ipot.formats.the_well import write_well
 
 random = np.random.default_rng(0)
 S, T, GRID = 3, 4, (5, 6)
@@ -159,7 +152,7 @@ def test_nothing_but_pieces_of_the_well_is_read(tmp_path, monkeypatch):
     found.fields["velocity"].read(1, slice(2, 3))
     assert read[-1] == ("/t1_fields/velocity", 60)
     read.clear()
-    monkeypatch.setattr("ipot.formats.survey.AT_MOST", 6 * 4 * 30 * 4)
+    monkeypatch.setattr("ipot.formats.inspection.AT_MOST", 6 * 4 * 30 * 4)
     looked = inspect(path)
     assert sum(size for name, size in read if name.endswith("buoyancy")) < 12 * 30
     assert any("ranges of buoyancy are those of" in note for note in looked.notes)

@@ -11,10 +11,9 @@ import pytest
 
 from ipot.data import dedalus, readers
 from ipot.errors import DataError
-from ipot.formats import Case, read_cases, write_case
-from ipot.formats.arrays import read_arrays
+from ipot.formats import Case, inspect, read_cases, write_case
+from ipot.formats.numpy_files import read_arrays
 from ipot.formats.vtk import inspect_vtk, read_vtk
-from ipot.own.open_data import inspect_data
 
 xr = pytest.importorskip("xarray")
 pv = pytest.importorskip("pyvista")
@@ -63,13 +62,13 @@ def hdf5(path, way, before=0):
 def test_hdf5_that_leads_elsewhere_is_refused(tmp_path, name, way):
     hdf5(tmp_path / name.replace("*", "x"), way)
     with pytest.raises(DataError, match=r"other files|filter 40000|link to"):
-        inspect_data(tmp_path / name)
+        inspect(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["x.cgns", "x.exo", "x.h5"])
 def test_so_it_is_behind_other_bytes(tmp_path, name):
     with pytest.raises(DataError, match="keeps its numbers in other files"):
-        inspect_data(hdf5(tmp_path / name, external, before=1024))
+        inspect(hdf5(tmp_path / name, external, before=1024))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -150,7 +149,7 @@ def test_an_ensight_case_stays_in_its_folder(tmp_path, piece):
     (folder / "link.geo").symlink_to(tmp_path / "secret.geo")
     (folder / "a.case").write_text(f"FORMAT\ntype: ensight gold\nGEOMETRY\nmodel: 1 {piece}\n")
     with pytest.raises(DataError, match=r"names the piece|leads out of its folder"):
-        inspect_data(folder / "a.case")
+        inspect(folder / "a.case")
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../../secret", "$HOME/a", "$FOAM_CASE/../a"])
@@ -160,7 +159,7 @@ def test_an_openfoam_case_stays_in_its_folder(tmp_path, name):
     (folder / "system" / "controlDict").write_text(f'#include "{name}"\nstartTime 0;\n')
     (folder / "a.foam").touch()
     with pytest.raises(DataError, match=r"can read any file|leads out of its folder"):
-        inspect_data(folder / "a.foam")
+        inspect(folder / "a.foam")
 
 
 def test_links_in_a_folder_do_not_leave_it(tmp_path, monkeypatch):
@@ -207,12 +206,12 @@ def test_a_zarr_store_stays_in_its_folder(tmp_path, version):
     # A name with two colons is a chain of file systems to zarr, and a folder here.
     other = tmp_path / "memory::a.zarr"
     shutil.copytree(path, other)
-    assert inspect_data(path).cases == inspect_data(other).cases == 6
+    assert inspect(path).cases == inspect(other).cases == 6
     chunk = next(p for p in (path / "a").rglob("*") if p.is_file() and p.name[0] in "0123")
     chunk.rename(tmp_path / "chunk")
     chunk.symlink_to(tmp_path / "chunk")
     with pytest.raises(DataError, match="leads out of its folder"):
-        inspect_data(path)
+        inspect(path)
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -225,7 +224,7 @@ def test_a_zarr_store_unpickles_nothing(tmp_path, version):
         pickled = {"name": "numcodecs.pickle", "configuration": {}}
         changed(path / "a" / "zarr.json", lambda t: t["codecs"].append(pickled))
     with pytest.raises(DataError, match="codec 'pickle', which is not opened"):
-        inspect_data(path)
+        inspect(path)
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -235,14 +234,14 @@ def test_a_zarr_store_of_absurd_shape_is_refused_at_once(tmp_path, version, shap
     name = ".zarray" if version == 2 else "zarr.json"
     changed(path / "a" / name, lambda told: told.update(shape=shape))
     with pytest.raises(DataError, match=r"claims \d+ bytes|chunks of a are missing"):
-        inspect_data(path)
+        inspect(path)
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_missing_chunks_of_a_line_are_constants_as_ever(tmp_path, version):
     path = series(tmp_path / "a.zarr", version)
     next(p for p in (path / "y").rglob("*") if p.is_file() and p.name == "0").unlink()
-    assert inspect_data(path).cases == 6
+    assert inspect(path).cases == 6
 
 
 @pytest.mark.parametrize(
@@ -251,10 +250,10 @@ def test_missing_chunks_of_a_line_are_constants_as_ever(tmp_path, version):
 def test_addresses_are_no_paths(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="is not there"):
-        inspect_data(name)
+        inspect(name)
 
 
 def test_a_reference_store_is_not_opened(tmp_path):
     (tmp_path / "a.json").write_text('{"version": 1, "refs": {"a/0": ["/etc/passwd", 0, 10]}}')
     with pytest.raises(DataError, match="of no kind that is known"):
-        inspect_data(tmp_path / "a.json")
+        inspect(tmp_path / "a.json")

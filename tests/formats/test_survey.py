@@ -100,7 +100,7 @@ def test_a_column_that_is_the_same_in_a_case_is_a_parameter(tmp_path):
 
 def test_of_very_much_a_part_is_read(tmp_path, monkeypatch):
     write_cases(tmp_path / "a.h5", [small(b=random.random(5) + i) for i in range(50)])
-    monkeypatch.setattr("ipot.formats.survey.AT_MOST", 10 * 5 * 4 * 8)
+    monkeypatch.setattr("ipot.formats.inspection.AT_MOST", 10 * 5 * 4 * 8)
     found = inspect(tmp_path / "a.h5")
     assert found.cases == 50
     assert found.notes == ("ranges are those of 10 of 50 cases, evenly chosen",)
@@ -113,7 +113,7 @@ def test_pieces_add_up(tmp_path, monkeypatch):
     case = small(100, b=random.random(100))
     write_case(tmp_path / "a.npz", case)
     whole = inspect(tmp_path / "a.npz").variables
-    monkeypatch.setattr("ipot.formats.tally.AT_ONCE", 7)
+    monkeypatch.setattr("ipot.formats.inventory.AT_ONCE", 7)
     for one, other in zip(whole, inspect(tmp_path / "a.npz").variables, strict=True):
         assert (one.low, one.high, one.missing) == (other.low, other.high, other.missing)
         assert one.mean == pytest.approx(other.mean)

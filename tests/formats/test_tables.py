@@ -72,7 +72,7 @@ def test_an_id_of_points_is_no_case(read):
 
 
 def test_many_rows_go_in_pieces(read, monkeypatch):
-    monkeypatch.setattr("ipot.formats.table.AT_ONCE", 7)
+    monkeypatch.setattr("ipot.formats.csv_table.AT_ONCE", 7)
     rows = "".join(f"{i % 3},{i},{i * i}\n" for i in range(100))
     found = read(f"case,x,p\n{rows}")
     assert [len(c.points) for c in found] == [34, 33, 33]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipot.errors import DataError
-from ipot.formats.case import Case, Mesh
+from ipot.formats.fields import Case, Mesh
 from ipot.formats.vtk import inspect_vtk, read_vtk, write_vtk
-from ipot.formats.vtk_cells import take_cells
+from ipot.formats.vtk.cells import take_cells
 
 from .vtk_files import (
     COMPRESSORS,

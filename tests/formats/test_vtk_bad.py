@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipot.errors import DataError, IpotError
-from ipot.formats import vtk_encoding, vtk_xml
+from ipot.formats.vtk import encoding as vtk_encoding
 from ipot.formats.vtk import inspect_vtk, read_vtk
+from ipot.formats.vtk import xml as vtk_xml
 
 from .vtk_files import COMPRESSORS, MODES, POINTS, File, pyramid
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ipot.errors import DataError, Unsupported
-from ipot.formats.case import Case
+from ipot.formats.fields import Case
 from ipot.formats.vtk import inspect_vtk, read_vtk, write_vtk
 
 pv = pytest.importorskip("pyvista")

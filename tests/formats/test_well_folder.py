@@ -8,7 +8,7 @@ from own import files
 
 from ipot.errors import DataError
 from ipot.formats import Trajectories, inspect, read_cases
-from ipot.formats.well_write import write_well
+from ipot.formats.the_well import write_well
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ipot.labelled.samples import from_xarray
+from ipot.formats.series.samples import from_xarray
 
 xr = pytest.importorskip("xarray", reason="the extra `weather` is not installed")
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from ipot.errors import DataError
-from ipot.labelled.answers import to_xarray
-from ipot.labelled.clock import find_clock, kind_of, season
-from ipot.labelled.latest import to_batch
-from ipot.labelled.samples import from_xarray
+from ipot.formats.series.answers import to_xarray
+from ipot.formats.series.clock import find_clock, kind_of, season
+from ipot.formats.series.latest_frames import to_batch
+from ipot.formats.series.samples import from_xarray
 
 from .labelled_data import grid
 

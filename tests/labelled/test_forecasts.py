@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from ipot.errors import DataError
-from ipot.labelled.answers import asked_places, to_xarray
-from ipot.labelled.arguments import bytes_of
-from ipot.labelled.latest import to_batch
-from ipot.labelled.looked import inspect_series
-from ipot.labelled.opened import open_series
-from ipot.labelled.samples import from_xarray
-from ipot.labelled.series import split_series
+from ipot.formats.inspection import inspect_series
+from ipot.formats.series.answers import asked_places, to_xarray
+from ipot.formats.series.arguments import bytes_of
+from ipot.formats.series.description import split_series
+from ipot.formats.series.latest_frames import to_batch
+from ipot.formats.series.samples import from_xarray
+from ipot.formats.xarray_files import open_series
 
 from .labelled_data import days, forecast, grid, truth, xr
 

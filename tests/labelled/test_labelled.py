@@ -5,7 +5,7 @@ import torch
 
 from ipot.data.climatology import phase
 from ipot.data.dataset import Ragged, Stacked
-from ipot.labelled.samples import from_xarray
+from ipot.formats.series.samples import from_xarray
 from ipot.spec import Need
 
 from .labelled_data import days, forecast, grid, stations, xr

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from ipot.labelled.clock import Clock
-from ipot.labelled.samples import from_xarray
+from ipot.formats.series.clock import Clock
+from ipot.formats.series.samples import from_xarray
 from ipot.spec import Need
 
 from .labelled_data import forecast, grid, stations, truth, unit_vectors, xr

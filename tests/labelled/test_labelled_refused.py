@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ipot.errors import DataError
-from ipot.labelled.samples import from_xarray
+from ipot.formats.series.samples import from_xarray
 
 from .labelled_data import days, grid, stations, xr
 

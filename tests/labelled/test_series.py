@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipot.errors import DataError
-from ipot.labelled.samples import from_xarray
-from ipot.labelled.series import Series, split_series
+from ipot.formats.series.description import Series, split_series
+from ipot.formats.series.samples import from_xarray
 
 from .labelled_data import grid, stations, xr
 

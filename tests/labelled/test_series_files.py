@@ -8,11 +8,11 @@ import torch
 
 from ipot.data import sst
 from ipot.errors import DataError
-from ipot.labelled.frames import Field, free_memory
-from ipot.labelled.looked import inspect_series
-from ipot.labelled.opened import open_series
-from ipot.labelled.samples import from_xarray
-from ipot.labelled.series import split_series
+from ipot.formats.inspection import inspect_series
+from ipot.formats.series.description import split_series
+from ipot.formats.series.frames import Field, free_memory
+from ipot.formats.series.samples import from_xarray
+from ipot.formats.xarray_files import open_series
 from ipot.problems.sst import Sst
 
 from .labelled_data import days, grid, unit_vectors, xr
@@ -159,7 +159,7 @@ class TestInspect:
         assert found.suggestion.startswith(f"ipot fit {path} --inputs t2m --targets t2m")
 
     def test_a_large_variable_is_sampled_and_that_is_said(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("ipot.labelled.looked.WHOLE", 1000)
+        monkeypatch.setattr("ipot.formats.inspection.WHOLE", 1000)
         path = write_zarr(tmp_path / "a.zarr", grid(100), 10)
         assert "t2m: ranges are those of 16 of 100 frames" in inspect_series(path).notes
 

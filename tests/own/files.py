@@ -3,8 +3,8 @@
 import numpy as np
 
 from ipot.formats import Case, Mesh, Trajectories, write_case, write_cases
-from ipot.formats.case import TrajectoryField
-from ipot.formats.well_write import write_well
+from ipot.formats.fields import TrajectoryField
+from ipot.formats.the_well import write_well
 from own import tiny
 
 

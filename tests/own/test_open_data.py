@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ipot.errors import DataError, IpotError, UnknownName
-from ipot.own.open_data import inspect_data, open_data
+from ipot.formats import inspect
+from ipot.own.open_data import open_data
 from own import files, tiny
 
 
@@ -98,7 +99,7 @@ def test_trajectories(tmp_path):
 
 @pytest.mark.parametrize("name", ["nothing.vtu", "nothing", "no*.nc", "a/b/c.npz"])
 def test_paths_that_are_not_there(tmp_path, name):
-    for look in (open_data, inspect_data):
+    for look in (open_data, inspect):
         with pytest.raises(IpotError, match=name.replace("*", r"\*").split("/")[-1]):
             look(tmp_path / name)
 
@@ -120,7 +121,7 @@ def test_files_that_are_no_data(tmp_path):
     (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 nothing")
     (tmp_path / "broken.nc").write_bytes(b"\x89HDF\r\n\x1a\n nothing")
     for name in ("a.txt.gz", "empty", "broken.npz", "broken.nc"):
-        for look in (open_data, inspect_data):
+        for look in (open_data, inspect):
             with pytest.raises(IpotError) as caught:
                 look(tmp_path / name)
             assert name in str(caught.value)
@@ -150,7 +151,7 @@ def test_labelled_arrays_and_what_is_not_for_them(tmp_path):
         assert len(open_data(where, inputs="t2m", targets="t2m", history=2).data) == len(
             source.data
         )
-        assert inspect_data(where).cases == 60
+        assert inspect(where).cases == 60
 
 
 def test_inspected_whatever_the_format(tmp_path):
@@ -160,4 +161,4 @@ def test_inspected_whatever_the_format(tmp_path):
         (files.table(tmp_path / "t.csv", count=4), 4),
         (files.hdf5(tmp_path / "h.h5", count=5), 5),
     ):
-        assert inspect_data(path).cases == cases
+        assert inspect(path).cases == cases

@@ -8,7 +8,7 @@ from own import files, tiny
 
 from ipot.errors import DataError, IpotError
 from ipot.formats import read_cases
-from ipot.formats.well_write import write_well
+from ipot.formats.the_well import write_well
 from ipot.own.open_data import open_data
 from ipot.surrogate.trajectories import after, carried_on, latest, windows_of
 

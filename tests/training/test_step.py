@@ -182,9 +182,9 @@ def test_a_replay_is_seen_by_whoever_keeps_something_made_from_the_weights():
     """A captured step changes weights behind torch's back."""
     weight, told = torch.nn.Parameter(torch.ones(3)), []
     one = step.Step.__new__(step.Step)
-    one.mode, one.parameters = "graph", [weight]
+    one.mode, one.parameters, one.horizon = "graph", [weight], None
     draw = Draw(torch.zeros(2, dtype=torch.long))
-    one._graphs = {draw.box: (draw, lambda: told.append(weight._version))}
+    one._graphs = {(draw.sizes, None): (draw, lambda: told.append(weight._version))}
     one._run(draw)
     assert told == [0]
     assert weight._version > 0

@@ -1,0 +1,1 @@
+"""Fields with named dimensions: windows of frames in, labelled answers out."""

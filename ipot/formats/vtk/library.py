@@ -1,0 +1,162 @@
+"""Everything else that VTK's own library can read, through pyvista where it is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ipot.data.guard import trial
+from ipot.data.guard.paths import file_or_folder
+from ipot.errors import DataError, Unsupported
+from ipot.formats.fields import Case, Mesh
+from ipot.formats.vtk.cells import DATA_ORDER, GROUPS, check_cells, join_meshes, surface_types
+from ipot.formats.vtk.named_files import refuse_outside
+from ipot.formats.vtk.read import Found, in_order
+
+PRELOAD = ("pyvista",)
+
+TRIED = 2**28
+"""Bytes up to which files are read in a child process first."""
+
+
+def read_other(path: Path, suffix: str, reason: str) -> Found:
+    """The case in a file, read as `suffix` says; `reason` is why our own reader cannot."""
+    vista = _pyvista(path, reason)
+    size = refuse_outside(path, suffix)
+    if size <= TRIED and file_or_folder(path) is not None:
+        trial.tried("ipot.formats.vtk.library:look", path, suffix, size=size)
+    return _handed_on(vista, path, suffix)
+
+
+def look(path: str, suffix: str) -> None:
+    """Read a file; for a child process, since VTK crashes on many a damaged one."""
+    import pyvista
+
+    _handed_on(pyvista, Path(path), suffix)
+
+
+def _handed_on(vista: ModuleType, path: Path, suffix: str) -> Found:
+    notes: list[str] = []
+    try:
+        # VTK reports on the side what is wrong, and hands over what it has all the same.
+        with (
+            vista.vtk_verbosity("off"),
+            vista.VtkErrorCatcher(send_to_logging=False) as catcher,
+        ):
+            data = _as_mesh(vista, _read(vista, path, suffix, notes), notes)
+        # Some errors it only warns of. It stumbles over remarks of its own where values are
+        # infinite, which does not matter.
+        said = [str(event) for event in catcher.events]
+        errors = [e for e in said if "error" in e.lower() and "InformationKey" not in e]
+        case = None if errors or data is None else _case(vista, data, str(path), notes)
+    except DataError:
+        raise
+    except Exception as error:  # whatever VTK and pyvista raise on damaged files
+        raise _damaged(path, str(error) or type(error).__name__) from error
+    if case is None:
+        raise _damaged(path, errors[0] if errors else "it holds no mesh")
+    return Found(case=case, kind=f"{suffix} through VTK", notes=notes)
+
+
+def _as_mesh(vista: ModuleType, data: Any, notes: list[str]) -> Any:
+    """A surface or an unstructured grid, whatever was read; None if that is no mesh."""
+    if isinstance(data, vista.MultiBlock):
+        notes.append("its blocks are read as one mesh with the arrays that all have")
+        data = data.combine()
+    if not isinstance(data, vista.DataSet):
+        return None
+    if isinstance(data, vista.PolyData | vista.UnstructuredGrid):
+        return data
+    return data.cast_to_unstructured_grid()
+
+
+def _damaged(path: Path, said: str) -> DataError:
+    return DataError(
+        f"{path} cannot be read by VTK: {' '.join(said.split())[:300]}. It is damaged, or of "
+        "another kind than its name says; write it again, best as .vtu"
+    )
+
+
+def _read(vista: ModuleType, path: Path, suffix: str, notes: list[str]) -> Any:
+    reader = vista.get_reader(str(path), suffix)
+    times = getattr(reader, "time_values", None)
+    if times is not None and len(times):
+        reader.set_active_time_value(times[-1])
+        if len(times) > 1:
+            notes.append(f"of its {len(times)} times the last is read, {times[-1]:g}")
+    return reader.read()
+
+
+def _case(vista: ModuleType, data: Any, where: str, notes: list[str]) -> Case:
+    if isinstance(data, vista.PolyData):
+        lists = {"Verts": data.GetVerts(), "Lines": data.GetLines()}
+        lists |= {"Polys": data.GetPolys(), "Strips": data.GetStrips()}
+        parts = [_surface_part(vista, lists[group], group) for group in DATA_ORDER]
+        mesh = join_meshes(parts, [0] * 4)
+    else:
+        mesh = _listed(vista, data.GetCells(), "UnstructuredGrid", np.array(data.celltypes))
+    check_cells(mesh, data.n_points, where)
+    cell_fields = _numbers(data.cell_data, notes)
+    mesh, cell_fields = in_order(mesh, cell_fields)
+    return Case(
+        points=np.array(data.points).reshape(-1, 3),
+        fields=_numbers(data.point_data, notes),
+        mesh=mesh if len(mesh) else None,
+        cell_fields=cell_fields if len(mesh) else {},
+        parameters={
+            name: array.ravel() for name, array in _numbers(data.field_data, notes).items()
+        },
+        source=where,
+    )
+
+
+def _surface_part(vista: ModuleType, cells: Any, group: str) -> Mesh:
+    none = np.empty(0, np.uint8)
+    mesh = _listed(vista, cells, "PolyData", none)
+    counts = [len(mesh) if group == other else 0 for other in GROUPS]
+    return Mesh(
+        kind="PolyData",
+        connectivity=mesh.connectivity,
+        offsets=mesh.offsets,
+        types=surface_types(group, np.diff(mesh.offsets, prepend=0)),
+        counts=(counts[0], counts[1], counts[2], counts[3]),
+    )
+
+
+def _listed(vista: ModuleType, cells: Any, kind: str, types: np.ndarray) -> Mesh:
+    ends = vista.convert_array(cells.GetOffsetsArray())
+    joined = vista.convert_array(cells.GetConnectivityArray())
+    return Mesh(
+        kind=kind,
+        connectivity=np.array(joined, np.int64).reshape(-1),
+        # VTK's list in memory begins with the 0 at which the first cell starts.
+        offsets=np.array(ends, np.int64).reshape(-1)[1:],
+        types=types,
+    )
+
+
+def _numbers(arrays: Any, notes: list[str]) -> dict[str, np.ndarray]:
+    found: dict[str, np.ndarray] = {}
+    for name in arrays.keys():  # noqa: SIM118 (it is no dict: iterating gives positions)
+        array = np.array(arrays[name])
+        if array.dtype.kind == "b":
+            array = array.astype(np.uint8)
+        if array.dtype.kind not in "iuf" or array.ndim > 2:
+            notes.append(f"{name} is left alone: it is {array.dtype} of shape {array.shape}")
+        else:
+            found[name] = array
+    return found
+
+
+def _pyvista(path: Path, reason: str) -> ModuleType:
+    try:
+        import pyvista
+    except ImportError:
+        raise Unsupported(
+            f"{path} cannot be read by ipot alone: {reason}. Install VTK's own library, "
+            "pip install 'ipot[mesh]', or write the file again as .vtu without that"
+        ) from None
+    return pyvista

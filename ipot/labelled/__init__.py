@@ -1,1 +1,0 @@
-"""Fields with named dimensions, in and out."""

@@ -1,0 +1,160 @@
+"""Write the tables of docs/accuracy.md from the ledger, or check that page and ledger agree.
+
+    python tools/accuracy_tables.py             # write them
+    python tools/accuracy_tables.py --check     # fail where the page has others
+
+A table is of one problem with one set of its settings, data and training time; a row is a system
+with its settings. Several seeds of the same settings are one row, with their mean and spread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from ipot.recipes import ledger  # noqa: E402
+from ipot.recipes.experiment import experiment  # noqa: E402
+
+LEDGER, PAGE = ROOT / "results" / "runs.json", ROOT / "docs" / "accuracy.md"
+BEGIN = "<!-- tables: written by tools/accuracy_tables.py, not by hand -->"
+END = "<!-- end of tables -->"
+COLUMNS = ("system", "settings", "test error", "seeds", "epochs", "minutes", "GiB", "commit")
+NO_MATTER = ("seed", "minutes", "validate_every", "save_seconds", "workers", "step")
+"""Settings of training that make no other row."""
+Record = dict[str, Any]
+
+
+def tables(records: list[Record]) -> str:
+    """Every problem's tables, in Markdown."""
+    groups: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        groups[_title(record)].append(record)
+    parts = [_table(title, groups[title]) for title in sorted(groups)]
+    return "\n\n".join(parts) or "The ledger is empty: nothing was run yet."
+
+
+def _title(record: Record) -> str:
+    """The problem and what is changed of it, how much data, how long, and where."""
+    problem, training = record["problem"], record["training"]
+    changed = _changed(problem, "problem", problem["name"])
+    data = record["data"] if isinstance(record["data"], dict) else {}
+    counts = f", {data['train']} training samples" if "train" in data else ""
+    minutes = training.get("minutes")
+    time = f"{minutes:g} minutes each" if minutes else "epochs of each recipe"
+    augmented = ", symmetries" if training.get("augment") else ""
+    return f"{problem['name']}{changed}{counts}{augmented}, {time}, {record['machine']}"
+
+
+def _table(title: str, records: list[Record]) -> str:
+    rows: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        kept = {k: v for k, v in record["training"].items() if k not in NO_MATTER}
+        key = [record["model"], kept, record["preset"], record["problem"]]
+        rows[json.dumps(key, sort_keys=True)].append(record)
+    ordered = sorted(rows.values(), key=_error)
+    lines = [f"## {title}", "", _line(COLUMNS), "|---|---|--:|--:|--:|--:|--:|---|"]
+    lines += [_line(_cells(row)) for row in ordered]
+    notes = [
+        f"- {row[0]['model']['name']}, {name}: {_spread([r['tests'][name] for r in some])}"
+        for row in ordered
+        for name in sorted({n for r in row for n in r["tests"]} - {ledger.AS_TRAINED})
+        for some in [[r for r in row if name in r["tests"]]]
+    ]
+    commands = [f"    {c}" for c in dict.fromkeys(r["command"] for r in records if r["command"])]
+    lines += ["", *notes] if notes else []
+    lines += ["", *commands] if commands else []
+    return "\n".join(lines)
+
+
+def _error(row: list[Record]) -> float:
+    """What rows are sorted by: the mean test error, and those without one behind them."""
+    scored = [r["tests"][ledger.AS_TRAINED] for r in row if ledger.AS_TRAINED in r["tests"]]
+    return statistics.fmean(scored) if scored else 1e9 + row[0]["validation"]
+
+
+def _cells(row: list[Record]) -> tuple[str, ...]:
+    first = row[0]
+    scored = [r["tests"][ledger.AS_TRAINED] for r in row if ledger.AS_TRAINED in r["tests"]]
+    validated = _spread([r["validation"] for r in row]) + " (validation)"
+    gib = [r["gib"] for r in row if r["gib"] is not None]
+    return (
+        f"`{first['model']['name']}`",
+        _settings(first),
+        _spread(scored) if scored else validated,
+        str(len(row)),
+        f"{statistics.fmean(r['epochs'] for r in row):.0f}",
+        f"{statistics.fmean(r['seconds'] for r in row) / 60:.1f}",
+        f"{max(gib):.1f}" if gib else "-",
+        ", ".join(dict.fromkeys(f"`{r['commit']}`" for r in row)),
+    )
+
+
+def _settings(record: Record) -> str:
+    """What differs from the recipe of the system."""
+    name, problem = record["model"]["name"], record["problem"]["name"]
+    model = _changed(record["model"], "model", problem, name, record["preset"])
+    own = {k: v for k, v in record["training"].items() if k not in (*NO_MATTER, "epochs")}
+    training = _changed(own, "training", problem, name, record["preset"])
+    preset = "" if record["preset"] == "default" else record["preset"]
+    return ", ".join(part.removeprefix(", ") for part in (preset, model, training) if part) or "-"
+
+
+def _changed(found: Record, group: str, problem: str, model: str = "ipot", preset="default") -> str:
+    """The settings of a group that its recipe has otherwise, as words behind a comma."""
+    usual = experiment(problem, model, preset).as_dict()[group]
+    words = [
+        f"{k.replace('_', ' ')} {v}"
+        for k, v in sorted(found.items())
+        if k != "name" and usual.get(k) != v
+    ]
+    return "".join(f", {word}" for word in words)
+
+
+def _spread(errors: list[float]) -> str:
+    """A number of three digits, and the deviation over seeds."""
+    mean = f"{statistics.fmean(errors):.3g}"
+    return mean if len(errors) < 2 else f"{mean} ± {statistics.stdev(errors):.1g}"
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def written(page: str, records: list[Record]) -> str:
+    """The page with the tables of these records between its two marks."""
+    before, mark, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not mark or not end:
+        raise SystemExit(f"the page lacks {BEGIN} or {END}")
+    return f"{before}{BEGIN}\n\n{tables(records)}\n\n{END}{after}"
+
+
+def main() -> int:
+    """Write or check."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, fail where they differ"
+    )
+    parser.add_argument("--ledger", type=Path, default=LEDGER)
+    parser.add_argument("--page", type=Path, default=PAGE)
+    flags = parser.parse_args()
+    page = flags.page.read_text(encoding="utf-8")
+    new = written(page, ledger.read(flags.ledger))
+    if not flags.check:
+        flags.page.write_text(new, encoding="utf-8")
+    elif new != page:
+        print(f"{flags.page} and {flags.ledger} disagree: run python tools/accuracy_tables.py")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
