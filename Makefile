@@ -74,5 +74,5 @@ $(VENV)/.docs: $(VENV)/.core
 # All at once, which takes half the time of one after the other; pip would compile on one core.
 $(VENV)/.all: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) install -q --no-compile -c constraints.txt -e '.[docs,$(EXTRAS)]'
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing|benchmarks)/' $(VENV)/lib || true
 	touch $(VENV)/.core $(VENV)/.dev $(VENV)/.docs $@

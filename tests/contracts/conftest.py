@@ -1,8 +1,12 @@
 """Every problem and every model of the registry, by fixtures that parametrise themselves."""
 
+import ast
+from functools import cache
+
 import pytest
 
 from ipot import registry
+from ipot.models.base import Operator
 from ipot.problems.base import Problem
 
 from .cases import CASES, Case, model_variants, tiny
@@ -24,6 +28,20 @@ def variant(request) -> tuple[str, dict]:
 def case(request) -> Case:
     """A spec with samples."""
     return CASES[request.param]()
+
+
+@cache
+def _built(case: str, name: str, changes: str) -> Operator:
+    return CASES[case]().build(name, ast.literal_eval(changes))
+
+
+@pytest.fixture
+def model(request, case, variant) -> Operator:
+    """The model for the case, built once for all tests that leave its weights as they are."""
+    name, changes = variant
+    model = _built(request.node.callspec.params["case"], name, repr(changes))
+    model.zero_grad()
+    return model
 
 
 @pytest.fixture(scope="session")

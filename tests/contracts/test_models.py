@@ -1,5 +1,6 @@
 """What every model must hold to, on every kind of batch."""
 
+import copy
 import dataclasses
 
 import pytest
@@ -40,9 +41,9 @@ def ask(model: Operator, batch: Batch) -> Tensor:
     return _real(batch, model(batch))
 
 
-def test_the_answer_has_the_shape_of_the_targets(case, variant):
+def test_the_answer_has_the_shape_of_the_targets(case, model):
     batch = case.batch()
-    out = case.build(*variant)(batch)
+    out = model(batch)
     assert out.shape == batch.targets.shape
     assert out.dtype == torch.float64
     assert out.isfinite().all()
@@ -50,8 +51,7 @@ def test_the_answer_has_the_shape_of_the_targets(case, variant):
 
 
 @without_hook
-def test_a_sample_is_answered_alike_alone_and_in_company(case, variant):
-    model = case.build(*variant)
+def test_a_sample_is_answered_alike_alone_and_in_company(case, model):
     together = ask(model, case.batch())
     for row, sample in enumerate(case.samples):
         m = sample.queries.shape[-2]
@@ -60,8 +60,8 @@ def test_a_sample_is_answered_alike_alone_and_in_company(case, variant):
 
 
 @without_hook
-def test_what_lies_in_the_padding_does_not_matter(case, variant):
-    model, batch = case.build(*variant), case.batch()
+def test_what_lies_in_the_padding_does_not_matter(case, model):
+    batch = case.batch()
     changes = {}
     if batch.point_mask is not None:
         empty = ~batch.point_mask.unsqueeze(-1)
@@ -78,9 +78,9 @@ def test_what_lies_in_the_padding_does_not_matter(case, variant):
 
 
 @without_hook
-def test_the_order_of_the_inputs_does_not_matter(case, variant):
+def test_the_order_of_the_inputs_does_not_matter(case, model):
     """Where a model answers at its inputs, the answers follow them."""
-    model, batch = case.build(*variant), case.batch()
+    batch = case.batch()
     n = batch.points.shape[1]
     if {Need.GRID, Need.FIXED_POINTS} & model.needs or n == 0 or batch.edges is not None:
         pytest.skip("the order has a meaning, or there are no points")
@@ -93,8 +93,8 @@ def test_the_order_of_the_inputs_does_not_matter(case, variant):
 
 
 @without_hook
-def test_permuting_the_queries_permutes_the_answer(case, variant):
-    model, batch = case.build(*variant), case.batch()
+def test_permuting_the_queries_permutes_the_answer(case, model):
+    batch = case.batch()
     if Need.SAME_POINTS in model.needs:
         pytest.skip("queries are bound to the input points")
     m = batch.queries.shape[-2]
@@ -104,9 +104,9 @@ def test_permuting_the_queries_permutes_the_answer(case, variant):
 
 
 @without_hook
-def test_every_input_and_every_query_matters(case, variant):
+def test_every_input_and_every_query_matters(case, model):
     """What a model ignores would pass all of the above."""
-    model, batch = case.build(*variant), case.batch()
+    batch = case.batch()
     names = ["values", "points", "queries", "parameters"]
     leaves = {n: getattr(batch, n) for n in names if getattr(batch, n) is not None}
     unread = {"values"} if case.spec.channels == 0 else set()
@@ -127,8 +127,8 @@ def test_every_input_and_every_query_matters(case, variant):
 
 
 @without_hook
-def test_asking_in_chunks_is_asking_at_once(case, variant):
-    model, batch = case.build(*variant), case.batch()
+def test_asking_in_chunks_is_asking_at_once(case, model):
+    batch = case.batch()
     expected = ask(model, batch)
     # About ten chunks at the most: on large grids more would only take longer.
     least = batch.size * batch.queries.shape[-2] // 9
@@ -148,8 +148,8 @@ def test_a_shared_mesh_is_the_same_as_one_for_each(variant):
         torch.testing.assert_close(ask(model, expanded), ask(model, batch), **TIGHT)
 
 
-def test_every_parameter_is_reached_by_the_gradient(case, variant):
-    model, batch = case.build(*variant), case.batch()
+def test_every_parameter_is_reached_by_the_gradient(case, model):
+    batch = case.batch()
     if batch.points.shape[1] == 0:
         pytest.skip("without points, what reads them is at rest")
     out = _real(batch, model(batch))
@@ -176,8 +176,8 @@ def test_weights_survive_the_disk(case, variant, tmp_path):
 
 
 @without_hook
-def test_the_parts_compose_to_the_whole(case, variant):
-    model, batch = case.build(*variant), case.batch()
+def test_the_parts_compose_to_the_whole(case, model):
+    batch = case.batch()
     if not isinstance(model, LatentOperator):
         pytest.skip("no latent state")
     with torch.no_grad():
@@ -191,10 +191,10 @@ def test_the_parts_compose_to_the_whole(case, variant):
 
 
 @without_hook
-def test_float32_is_close_to_float64(case, variant):
-    model, batch = case.build(*variant), case.batch()
+def test_float32_is_close_to_float64(case, model):
+    batch = case.batch()
     exact = ask(model, batch)
-    single = ask(model.float(), batch.astype(torch.float32))
+    single = ask(copy.deepcopy(model).float(), batch.astype(torch.float32))
     assert single.dtype == torch.float32
     torch.testing.assert_close(single.double(), exact, atol=2e-4, rtol=2e-4)
 
