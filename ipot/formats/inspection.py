@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ipot.data import gridded
-from ipot.errors import DataError
+from ipot.errors import DataError, shown
 from ipot.formats.fields import Arrays, Case, CaseReader, Trajectories, TrajectoryField
 from ipot.formats.inventory import (
     AT_ONCE,
@@ -87,9 +87,9 @@ def _cases(path: str, cases: CaseReader) -> Inventory:
             widest = max(tally.sizes)
         parts.append(str(widest) if widest > 1 else "")
         as_parameter = role == FIELD and tally.even and tally.low < tally.high and max(counts) > 1
-        shown = f"{PARAMETER} (the same at all points of a case)" if as_parameter else role
+        told = f"{PARAMETER} (the same at all points of a case)" if as_parameter else role
         shape = " x ".join(p for p in parts if p)
-        variables.append(tally.variable(name, shape, units.get(name, ""), shown))
+        variables.append(tally.variable(name, shape, units.get(name, ""), told))
         if not absent[role, name] and tally.learnable and not name.startswith("-"):
             usable.append(variables[-1])
         if not (role == PARAMETER and len(chosen) == 1):

@@ -7,19 +7,6 @@ from ipot.recipes.published import ELSEWHERE, NUMBERS, RELATIVE_L2, SOURCES, quo
 
 IPOT = SOURCES["ipot"]
 
-# Systems of the paper whose file may not be there yet.
-TO_COME = {
-    "deeponet",
-    "dino",
-    "ffno",
-    "fno",
-    "lno",
-    "meshgraphnet",
-    "oformer",
-    "perceiver_io",
-    "transolver",
-}
-
 
 @pytest.mark.parametrize(
     ("problem", "model", "parameters", "seconds", "memory", "error"),
@@ -98,7 +85,7 @@ def test_later_systems(model, errors):
 
 
 def test_every_name_is_known():
-    known = {*registry.names("models"), *TO_COME, *ELSEWHERE}
+    known = {*registry.names("models"), *ELSEWHERE}
     assert {n.model for n in NUMBERS} <= known
     assert {n.problem for n in NUMBERS} <= set(registry.names("problems"))
     assert not set(ELSEWHERE) & set(registry.names("models"))
