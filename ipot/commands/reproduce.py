@@ -218,14 +218,16 @@ def _write(
 
 
 def _list(results: list[Result], flags: Reproduce, way: Way) -> None:
-    from ipot.reproduce import tables as ours
     from ipot.report import tables
+    from ipot.reproduce import tables as ours
 
     if flags.json:
         emit(ours.as_json(results, way))
         return
     gpu = choose(flags.device).type == "cuda"
-    columns = ["cell", "ours", "paper", "state", "cost", "command"]
+    columns = ["command", "ours", "paper", "state", "cost"]
     whole = ours.details(results, gpu=gpu)
     chosen = [ours.COLUMNS.index(name) for name in columns]
-    show(tables.table("the paper", columns, [[row[i] for i in chosen] for row in whole]))
+    rows = [[row[i].strip("`") for i in chosen] for row in whole]
+    caption = f"{ours.STAND_IN} made-up weather in place of ERA5; ? a printed number in doubt"
+    show(tables.table("the paper", columns, rows, caption=caption))

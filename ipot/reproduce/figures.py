@@ -46,7 +46,7 @@ def draw(
 def scaling(results: Sequence[Result], file: Path) -> bool:
     """Time and memory of all versions that were measured; False where none was."""
     rows = [
-        Row(**{**row, "version": result.cell.row})
+        replace(Row(**row), version=result.cell.row)
         for result in results
         for record in result.records
         for row in record["rows"]
@@ -74,10 +74,11 @@ def _three(fields: dict[str, Tensor], hidden: Tensor) -> Figure:
     ]
     with look():
         sheet = Sheet(0.6 + 3 * (width + 0.15) + 0.7, height + 0.95)
+        painted = []
         for number, (title, seen_as, values) in enumerate(panels):
             axes = sheet.axes(0.6 + number * (width + 0.15), 0.35, width, height)
             frame(axes, whole.extent, whole.labels, x=True, y=number == 0)
             axes.set_title(title)
-            painted = seen_as.paint(axes, values, scale, dots=number == 0)
-        sheet.bar(painted, (0.6 + 3 * (width + 0.15), 0.35, 0.1, height), "temperature (K)")
+            painted.append(seen_as.paint(axes, values, scale, dots=number == 0))
+        sheet.bar(painted[-1], (0.6 + 3 * (width + 0.15), 0.35, 0.1, height), "temperature (K)")
         return sheet.figure

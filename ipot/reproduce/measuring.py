@@ -1,10 +1,9 @@
-"""Cells that need no training: time and memory of answers, and what interpolation does to inputs."""
+"""Cells without a training: time and memory of answers, and what interpolation does to inputs."""
 
 from __future__ import annotations
 
 import os
 import platform
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from ipot.device import choose
 from ipot.recipes import studies
 from ipot.recipes.experiment import Experiment, experiment, small
 from ipot.reproduce.items import Measurement
-from ipot.reproduce.jobs import ORIGINALS
+from ipot.reproduce.jobs import ORIGINALS, reduced
 from ipot.reproduce.plan import Task
 
 KEPT = ("problem", "version", "points", "ms", "above_gib", "peak_gib", "precision", "reason")
@@ -51,7 +50,7 @@ def measure(task: Task, store: Store, device: str) -> dict[str, Any]:
 def _scaling(wanted: Measurement, device: str, *, quick: bool) -> list[dict[str, Any]]:
     """Time and memory of one version, from few points to many; beyond a failure it stops."""
     terms = Terms.of(device, QUICK if quick else SECONDS)
-    changes = {name: max(4, v // 8) if quick else v for name, v in wanted.model_changes}
+    changes = reduced(dict(wanted.model_changes)) if quick else dict(wanted.model_changes)
     version = OURS if wanted.model == "ipot" else wanted.model
     rows: list[Row] = []
     for points in FEW if quick else wanted.points:
@@ -88,8 +87,6 @@ def _at_hand(problem: str) -> str:
 
 
 def _test(made: Experiment, asked: studies.Question, store: Store, device: str) -> Stacked:
-    data: Dataset = studies.seen_test_data(
-        made, replace(asked, samples=min(4, made.data.test)), store=store, device=choose(device)
-    )
+    data: Dataset = studies.seen_test_data(made, asked, store=store, device=choose(device))
     assert isinstance(data, Stacked)
     return data

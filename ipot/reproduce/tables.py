@@ -163,7 +163,7 @@ def as_json(results: Sequence[Result], way: Way) -> list[dict[str, Any]]:
             "state": r.state,
             "ours": list(r.errors),
             "mean": statistics.fmean(r.errors) if r.errors else None,
-            "metric": r.cell.asks if r.cell.job else r.cell.measurement.kind,  # ty: ignore
+            "metric": r.cell.measurement.kind if r.cell.measurement else r.cell.asks,
             "published": None if r.cell.published is None else _number(r.cell.published),
             "budget": r.way or None,
             "stand_in": r.stand_in or None,
