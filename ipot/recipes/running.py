@@ -244,6 +244,7 @@ def _trainer(
     model = build(settings, statistics_of(settings, train_data))
     load_start(model, source)
     model.examine(train_data)
+    model.measure(train_data[0].points)
     unroll, objective = settings.training.unroll, model.objective()
     if objective is None:
         if unroll is not None:
