@@ -305,7 +305,8 @@ def linear_weights(
     spread = torch.einsum("gpk,gpkd,gpke->gpde", share, apart, apart)
     # Of their distance and not of their spread alone, so that neighbours which count little, or lie
     # almost in one place, get no say by a steep slope.
-    ridge = RIDGE * (share * far.square()).sum(-1) + 1e-12
+    # At least something, and by no sum: exporters take a summand of 1e-12 for none.
+    ridge = (RIDGE * (share * far.square()).sum(-1)).clamp(min=1e-12)
     slope = solved(spread, ridge, mean)
     return share * (1 - (apart @ slope.unsqueeze(-1)).squeeze(-1))
 
