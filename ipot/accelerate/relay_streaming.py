@@ -32,9 +32,10 @@ from ipot.samples import Batch
 NUMBERS_HELD = 1 << 27
 """Features of all points (samples times points times width) beyond which they are made anew rather
 than held, with some copies, all at once: half a GiB in float32."""
-POINTS_AT_ONCE = 1 << 15
-"""Points of a chunk unless said; the more, the smaller a part of the work are surroundings."""
-SURROUNDED, FEW = 4, 1 << 12
+NUMBERS_AT_ONCE = 1 << 20
+"""Features of a chunk (points times width) unless said; the more, the smaller a part of the work
+are surroundings."""
+SURROUNDED, FEW = 2, 1 << 12
 """Times its own size that a chunk may have with its surroundings, or so many points."""
 
 Prepare = Callable[[Batch], Batch]
@@ -71,7 +72,7 @@ class StreamedRelay(Relay):
     ) -> Latent:
         """The state of a batch whose chunks `prepare` turns into what the model takes, of about
         `at_once` points each."""
-        size = at_once or POINTS_AT_ONCE
+        size = at_once or max(1, NUMBERS_AT_ONCE // self.config.width)
         clouds: list[Cloud] = []
         for i in range(batch.size):
             shared = clouds[0].mesh if clouds and _one_mesh(batch) else None
@@ -101,6 +102,11 @@ class StreamedPoints:
     def __init__(self, clouds: list[Cloud]) -> None:
         self.clouds = clouds
         self._last: tuple[Tensor, tuple[Tensor, Tensor | None]] | None = None
+
+    @property
+    def at_once(self) -> int:
+        """Points of a chunk, and as many queries had better be asked at once."""
+        return self.clouds[0].size
 
     @property
     def features(self) -> StreamedPoints:

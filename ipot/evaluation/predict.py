@@ -19,7 +19,7 @@ from torch import Tensor
 from ipot import symmetry
 from ipot.accelerate import for_answers
 from ipot.accelerate.operators import decoded_at_once, encode
-from ipot.accelerate.relay_streaming import POINTS_AT_ONCE, StreamedPoints
+from ipot.accelerate.relay_streaming import StreamedPoints
 from ipot.data.dataset import Dataset
 from ipot.device import out_of_memory
 from ipot.errors import DataError
@@ -289,7 +289,7 @@ def _decode_in_chunks(
     seen: Any = latent.seen
     if isinstance(seen, StreamedPoints) and batch.queries.ndim == 3:
         # Inputs around queries are computed anew: the fewer, the closer these lie together.
-        parts = seen.order(batch.queries).split(max(1, (given or POINTS_AT_ONCE) // batch.size))
+        parts = seen.order(batch.queries).split(max(1, (given or seen.at_once) // batch.size))
     for part in parts:
         if batch.queries.ndim == 3:
             here = [home.bring(batch.queries[:, part])] * len(states)

@@ -73,7 +73,7 @@ CASES = {
 def test_in_chunks_as_at_once(case, monkeypatch):
     monkeypatch.setattr(relay_streaming, "FEW", 1)
     built, given = CASES[case]
-    rows = 7 if case == "scattered" else 25
+    rows = 15 if case == "a grid" else 25
     model, question = build(**built), batch(**given)
     with torch.no_grad():
         wanted = model(question)
@@ -102,8 +102,8 @@ def test_points_that_go_on_in_time_are_held():
 
 @pytest.mark.parametrize("points", [2_000, 8_000])
 def test_what_is_held_does_not_grow_with_the_points(points, monkeypatch):
-    """Rows that are lifted at once: a chunk of close points and what surrounds it, blocks deep; also
-    around queries, which lie far apart."""
+    """Rows that are lifted at once: a chunk of close points and what surrounds it, blocks deep. So
+    also around queries, which lie far apart."""
     seen, chunk = [], 500
     before = Lift.forward
 
