@@ -88,6 +88,8 @@ class Draws:
         if self.batch % world:
             raise DataError(f"a batch of {self.batch} does not divide among {world} processes")
         self.steps_per_epoch = len(data) // self.batch
+        if settings.last_batch == "fill":
+            self.steps_per_epoch = math.ceil(len(data) / self.batch)
         if settings.augment and not spec.symmetries:
             raise Unsupported(f"{spec.name} lists no symmetry to augment by")
         self._pieces = len(data[0].times) // settings.unroll if settings.unroll else 1
@@ -278,9 +280,14 @@ def batches(
 ) -> tuple[Int[Tensor, "steps batch"], list[int] | None]:
     """An epoch's batches, and the numbers of their boxes where samples are packed.
 
-    Whatever the sizes, the samples that an epoch leaves out are a matter of chance alone.
+    Whatever the sizes, the samples that an epoch leaves out, or takes twice where its steps ask for
+    more than there are, are a matter of chance alone.
     """
     order, numbers = torch.randperm(len(data), generator=random)[: steps * batch], None
+    if (missing := steps * batch - len(order)) > 0:
+        # From the batches before it, so that the last one has nothing twice where sizes are equal.
+        whole = len(order) - len(order) % batch
+        order = torch.cat([order, order[torch.randperm(whole, generator=random)[:missing]]])
     if sizes is None:
         return order.view(steps, batch), None
     if isinstance(data, Packed):
