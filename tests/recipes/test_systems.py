@@ -106,7 +106,7 @@ def test_the_published_schedule_is_kept_by_its_preset():
     [
         ("transolver", {"warmup": 0.3, "gradient_loss": 0.2, "batch": 4, "precision": "float32"}),
         ("lno", {"warmup": 0.2, "gradient_loss": 0.0, "clip": 1000.0, "weight_decay": 5e-5}),
-        ("oformer", {"warmup": 0.2, "gradient_loss": 0.1, "batch": 8, "learning_rate": 8e-4}),
+        ("oformer", {"warmup": 0.2, "gradient_loss": 0.2, "batch": 8, "learning_rate": 8e-4}),
         ("flare", {"warmup": 0.1, "gradient_loss": 0.0, "batch": 2, "learning_rate": 1e-3}),
         ("lrsa", {"warmup": 0.3, "gradient_loss": 0.2, "batch": 4, "precision": "auto"}),
     ],
