@@ -76,6 +76,11 @@ class Draw:
         return self.box, self.share
 
 
+def steps_of(samples: int, batch: int, settings: Training) -> int:
+    """The steps of an epoch: whole batches, and one more where the last one is filled."""
+    return samples // batch + (settings.last_batch == "fill" and samples % batch > 0)
+
+
 class Draws:
     """The sequence of all steps. `rank` of `world` takes its share of every batch."""
 
@@ -87,9 +92,7 @@ class Draws:
         self.batch = min(settings.batch, len(data))
         if self.batch % world:
             raise DataError(f"a batch of {self.batch} does not divide among {world} processes")
-        self.steps_per_epoch = len(data) // self.batch
-        if settings.last_batch == "fill":
-            self.steps_per_epoch = math.ceil(len(data) / self.batch)
+        self.steps_per_epoch = steps_of(len(data), self.batch, settings)
         if settings.augment and not spec.symmetries:
             raise Unsupported(f"{spec.name} lists no symmetry to augment by")
         self._pieces = len(data[0].times) // settings.unroll if settings.unroll else 1
