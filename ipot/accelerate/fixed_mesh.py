@@ -207,6 +207,7 @@ class KeepsMesh:
 class KeepsNeighbours:
     """A layer that can keep which inputs lie around points and queries of a fixed mesh."""
 
+    space: Any
     _kept_points: Tensor | None = None
     _kept_queries: Tensor | None = None
     _kept_around: Any = None
@@ -218,7 +219,10 @@ class KeepsNeighbours:
         raise NotImplementedError
 
     def keep_all(self, points: Tensor, queries: Tensor | None) -> None:
-        """Keep the neighbours of these points and queries, until `forget`."""
+        """Keep the neighbours of these points and queries, until `forget`; not where the layer is
+        called with other ones, like unit vectors for degrees."""
+        if points.shape[-1] != self.space.axes:
+            return
         self._kept_points, self._kept_queries = points, queries
         with torch.no_grad():
             self._kept_around = self.search(points, None)

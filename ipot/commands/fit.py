@@ -21,6 +21,7 @@ class Fit:
         ipot fit cases/ --inputs permeability --targets pressure --out surrogate
         ipot fit runs.csv --parameters speed angle --targets p --minutes 20 --out surrogate
         ipot fit era5.nc --inputs t2m --targets t2m --history 7 --lead 7 --out forecast
+        ipot fit cases/ --inputs load --targets bend --model relay --out surrogate
 
     `ipot data inspect PATH` lists the names. Sizes are chosen from the data. A part of them is held
     out, and the error there is printed beside those of nearest neighbours and a linear model.
@@ -58,6 +59,8 @@ class Fit:
     """Training time; 5 unless said."""
     epochs: int | None = None
     """Passes over the data, instead of minutes."""
+    model: str | None = None
+    """ipot unless said, or another model that takes such data: relay, fno, ... (`ipot models`)."""
     preset: Literal["default", "paper"] = "default"
     """paper: the sizes of the publication."""
     device: str = "auto"
@@ -114,6 +117,7 @@ def _fit(flags: Fit) -> int:
         parameters=flags.parameters,
         minutes=flags.minutes,
         epochs=flags.epochs,
+        model=flags.model,
         preset=flags.preset,
         device=flags.device,
         seed=flags.seed,

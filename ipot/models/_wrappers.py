@@ -40,6 +40,10 @@ class Wrapper(Operator):
         """As the inner model does."""
         self.inner.examine(data)
 
+    def measure(self, points: Float[Tensor, "N D"]) -> None:
+        """As the inner model does."""
+        self.inner.measure(points)
+
     def seen(self, batch: Batch) -> Batch:
         """The batch as the inner model sees it."""
         return batch
@@ -281,6 +285,10 @@ class OnGlobe(Wrapper):
         points = on_globe(batch.points)
         same = batch.queries is batch.points
         return replace(batch, points=points, queries=points if same else on_globe(batch.queries))
+
+    def measure(self, points: Float[Tensor, "N D"]) -> None:
+        """The points are unit vectors to the inner model."""
+        self.inner.measure(on_globe(points))
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
         """What the model inside answers."""

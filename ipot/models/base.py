@@ -119,6 +119,10 @@ class Operator(nn.Module, ABC):
         spec = replace(self.spec, provides=self.spec.provides - lost)
         spec.require(type(self).__name__, self.needs)
 
+    def measure(self, points: Float[Tensor, "N D"]) -> None:
+        """Look at the points of the first training sample, before anything is learnt; nothing to
+        most models."""
+
     def _fixed(self, data: Dataset) -> bool:
         """True if all samples have the same points, as many as the problem says."""
         first = data[0].points

@@ -27,7 +27,6 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ipot.data.dataset import Dataset
 from ipot.errors import Unsupported
 from ipot.models._settings import divided, features, frequencies, positive
 from ipot.models.base import Latent, LatentOperator, SeenPoints
@@ -203,10 +202,9 @@ class Relay(LatentOperator):
         """Where the places of the points' stencils take their features from."""
         return self.surroundings(points, None, mask) if self.mixes else None
 
-    def examine(self, data: Dataset) -> None:
-        """The first data that a new model sees give the distance δ of its stencils."""
-        super().examine(data)
-        self.surroundings.measure(data[0].points)
+    def measure(self, points: Float[Tensor, "N D"]) -> None:
+        """The first points that a new model sees give the distance δ of its stencils."""
+        self.surroundings.measure(points)
 
     def _real(self, seen: SeenPoints) -> Tensor | None:
         """Which rows of the features are real: all of the parameters are."""

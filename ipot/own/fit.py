@@ -25,7 +25,7 @@ from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.own.folder import refuse_another, working_folder
 from ipot.own.open_data import PLACES, SERIES, open_data
-from ipot.own.sizing import plan, refuse_misspelt, refuse_settings
+from ipot.own.sizing import MODEL, named_model, plan, refuse_misspelt, refuse_settings
 from ipot.recipes import running
 from ipot.recipes.experiment import Data, Experiment, build, load_data, read_settings
 from ipot.recipes.own_data import OWN_DATA, OwnData, Splits, as_experiment, split
@@ -35,8 +35,6 @@ from ipot.surrogate.batches import calibrated
 from ipot.surrogate.loading import facts_of_run
 from ipot.surrogate.surrogate import Surrogate
 from ipot.training.trainer import Stopped
-
-MODEL = "ipot"
 
 
 class Interrupted(KeyboardInterrupt):
@@ -65,7 +63,7 @@ def fit(
     resume: Path | str | None = None,
     or_resume: bool = False,
     start_from: Path | str | None = None,
-    model: dict[str, Any] | None = None,
+    model: str | dict[str, Any] | None = None,
     training: dict[str, Any] | None = None,
     trusted: bool = False,
     quiet: bool = False,
@@ -78,8 +76,10 @@ def fit(
             they name. The `options` are those of `ipot.own.open_data.open_data`.
 
     Sizes are chosen from the data and said; `model` and `training` change single settings, like
-    `model={"width": 96}`. A part of the samples is held out: for choosing the best weights, for
-    scores beside those of simple predictors, and for bounds on the answers.
+    `model={"width": 96}`. `model="relay"`, or `model={"name": "relay", "width": 96}`, trains that
+    model instead of an IPOT: any of `ipot models` that takes such data. A part of the samples is
+    held out: for choosing the best weights, for scores beside those of simple predictors, and for
+    bounds on the answers.
 
     With `out` the model is saved there, and checkpoints on the way; `resume` goes on with a run
     that was stopped there, on the same data and with the settings that it was started with. With
@@ -94,15 +94,20 @@ def fit(
     or_resume = flag("or_resume", or_resume)
     say = _silent if quiet else _aloud
     place = choose(device)
+    name, model = named_model(model)
     told: dict[str, Any] = {"model": model, "training": training}
     told |= {"minutes": minutes, "epochs": epochs}
-    refuse_settings(preset=preset, seed=seed, **told)
-    seed = int(seed)
     start = None if start_from is None else Start.read(start_from, trusted=trusted)
+    chosen_name = name or (MODEL if start is None else start.settings.model_name)
+    # A run that may go on knows its model, and which settings that has.
+    known = chosen_name if name or not (resume or or_resume) else None
+    refuse_settings(known, preset=preset, seed=seed, **told)
+    seed = int(seed)
     with working_folder(out, resume, or_resume=or_resume) as (folder, goes_on):
         run = Run(folder / TRAINING)
         if goes_on:
             asked = {"preset": preset if preset != "default" else None, "seed": seed or None}
+            asked |= {"name": name}
             before, seed = _refuse_changed(run, told | asked, start, trusted)
             refuse_another(folder, before.fingerprints[0])
         source = open_data(data, inputs=inputs, targets=targets, parameters=parameters, **options)
@@ -113,8 +118,9 @@ def fit(
             settings = read_settings(run, trusted=trusted, data=own)
             lines: Sequence[str] = (f"going on with {folder}",)
         else:
-            if start is not None and start.settings.model_name == MODEL:
+            if start is not None and start.settings.model_name == chosen_name:
                 told["start"] = start.settings.model
+            told |= {"name": chosen_name}
             chosen = plan(splits.train, device=place, preset=preset, seed=seed, **told)
             lines = chosen.lines
             settings = Experiment(
@@ -123,7 +129,7 @@ def fit(
                 training=chosen.training,
                 data=Data(**splits.counts(), seed=seed),
                 problem_name=OWN_DATA,
-                model_name=MODEL,
+                model_name=chosen.name,
                 preset=preset,
                 normalize=chosen.normalize,
             )
@@ -176,7 +182,8 @@ def _refuse_changed(
         raise RunError(f"{run.path} is not a run of `ipot.fit`")
     asked: dict[str, Any] = {} if told["preset"] is None else {"preset": told["preset"]}
     asked["data"] = {} if told["seed"] is None else {"seed": told["seed"]}
-    asked["model"] = dict(told["model"] or {})
+    asked["model"] = {} if told["name"] is None else {"name": told["name"]}
+    asked["model"] |= told["model"] or {}
     limits = {n: told[n] for n in ("minutes", "epochs") if told[n] is not None}
     asked["training"] = dict(told["training"] or {}) | limits
     if start is not None:

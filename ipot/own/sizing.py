@@ -19,15 +19,20 @@ import torch
 from scipy.spatial import KDTree
 from torch import Tensor
 
+from ipot import registry
 from ipot.data.own import Dataset
 from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.models.ipot import Config
-from ipot.recipes import paper
-from ipot.spec import Bounds
+from ipot.recipes import paper, systems
+from ipot.spec import Bounds, Need
 from ipot.training.settings import Training
 from ipot.typed_json import from_value, plain
 
+MODEL = "ipot"
+"""Unless said."""
 PRESETS = ("default", "paper")
+WHOLE = frozenset({Need.GRID, Need.EDGES, Need.SAME_POINTS, Need.FIXED_POINTS})
+"""What a model cannot do without that a part of the points does not have any more."""
 MEASURED = 1000
 """Points of a sample whose neighbours are looked for."""
 MINUTES = 5.0
@@ -65,31 +70,33 @@ BUDGETS = {
 class Plan:
     """Model and training for a data set, and why."""
 
-    model: Config
+    model: Any
     training: Training
     normalize: bool
     lines: tuple[str, ...]
+    name: str = MODEL
 
 
 def plan(
     data: Dataset,
     *,
     device: torch.device,
+    name: str = MODEL,
     minutes: float | None = None,
     epochs: int | None = None,
     preset: str = "default",
     seed: int = 0,
     model: dict[str, Any] | None = None,
     training: dict[str, Any] | None = None,
-    start: Config | None = None,
+    start: Any = None,
 ) -> Plan:
     """Sizes for a data set; `model` and `training` change single settings of the result.
 
-    `start` are the sizes of a model whose weights this one is to start from.
+    `name` is what the registry knows the model by, and `start` are the sizes of one whose weights
+    this one is to start from.
     """
-    refuse_settings(
-        preset=preset, seed=seed, minutes=minutes, epochs=epochs, model=model, training=training
-    )
+    told: dict[str, Any] = {"model": model, "training": training}
+    refuse_settings(name, preset=preset, seed=seed, minutes=minutes, epochs=epochs, **told)
     budget = BUDGETS["cuda" if device.type == "cuda" else "cpu"]
     points, queries, steps = typical_sizes(data)
     if minutes is None and epochs is None:
@@ -97,35 +104,64 @@ def plan(
     # Numbers of numpy are written down as Python's, or not at all.
     minutes = None if minutes is None else float(minutes)
     epochs = None if epochs is None else int(epochs)
-    frequency = _frequency(data)
-    chosen = Config(
-        width=budget.width,
-        latents=budget.latents,
-        blocks=budget.blocks,
-        heads=budget.heads,
-        cross_heads=budget.cross_heads,
-        bins=(max(2, frequency // 2),),
-        max_frequency=(float(frequency),),
-    )
-    if preset == "paper":
-        chosen = _paper()
-    chosen = start or chosen
-    how = Training(
+    chosen, how = _sizes(name, preset, budget, _frequency(data), device)
+    whole = bool(WHOLE & registry.find("models", name).needs)
+    how = replace(
+        how,
         epochs=MOST_EPOCHS if epochs is None else epochs,
         minutes=minutes,
-        batch=min(budget.batch, max(1, len(data) // 4)),
-        learning_rate=1e-3 if preset == "paper" else budget.learning_rate,
+        batch=min(how.batch, max(1, len(data) // 4)),
         patience=PATIENCE,
-        points=_share(budget.points, points),
-        queries=_share(budget.queries, queries * steps),
+        points=1.0 if whole else _share(budget.points, points),
+        queries=1.0 if whole else _share(budget.queries, queries * steps),
         seed=seed,
     )
-    chosen = _changed("model", chosen, model)
+    chosen = _changed("model", start or chosen, model)
     how = _changed("training", how, training)
-    return Plan(chosen, how, True, _said(data, chosen, how, device))
+    return Plan(chosen, how, True, _said(name, chosen, how, device), name)
+
+
+def _sizes(
+    name: str, preset: str, budget: Budget, frequency: int, device: torch.device
+) -> tuple[Any, Training]:
+    """Model and training as far as they follow from the device and from how dense points are."""
+    features = {"bins": (max(2, frequency // 2),), "max_frequency": (float(frequency),)}
+    if name == MODEL:
+        chosen = Config(
+            width=budget.width,
+            latents=budget.latents,
+            blocks=budget.blocks,
+            heads=budget.heads,
+            cross_heads=budget.cross_heads,
+            **features,
+        )
+        rate = 1e-3 if preset == "paper" else budget.learning_rate
+        how = Training(batch=budget.batch, learning_rate=rate)
+        return (_paper() if preset == "paper" else chosen), how
+    config = registry.module("models", name).Config()
+    # Batch, rate and schedule as its authors, or we, train it on problems.
+    found = systems.recipe(name, "", "default", config)[0]
+    chosen = found.model if device.type == "cuda" else systems.small(name, found.model)
+    known = {f.name for f in fields(chosen)}
+    return replace(chosen, **features if known >= set(features) else {}), found.training
+
+
+def named_model(given: Any) -> tuple[str | None, dict[str, Any] | None]:
+    """The name of a model and its settings, of what `model=` was given: a name, a dictionary of
+    settings, or one with the name among them."""
+    name, told = (given, None) if isinstance(given, str) else (None, given)
+    if isinstance(told, Mapping) and "name" in told:
+        name, told = told["name"], {k: v for k, v in told.items() if k != "name"}
+        if not isinstance(name, str):
+            raise Unsupported(f"model.name must be the name of a model, got {shown(name)}")
+    if name is not None:
+        name = name if "." in name else name.replace("-", "_").lower()
+        registry.find("models", name)  # one that is not known is refused, with those that are
+    return name, told
 
 
 def refuse_settings(
+    name: str | None,
     *,
     preset: str,
     seed: int,
@@ -134,7 +170,8 @@ def refuse_settings(
     model: dict[str, Any] | None,
     training: dict[str, Any] | None,
 ) -> None:
-    """Refuse what cannot be meant, before any data are read."""
+    """Refuse what cannot be meant, before any data are read; of the model's settings only if it is
+    known which model."""
     if preset not in PRESETS:
         raise Unsupported(f"unknown preset {shown(preset)}. Known: {', '.join(PRESETS)}")
     if not (_whole(seed) and 0 <= seed < 2**63):
@@ -143,7 +180,13 @@ def refuse_settings(
         raise Unsupported(f"epochs must be a whole number of at least 1, got {shown(epochs)}")
     if minutes is not None and not (_real(minutes) and 0 < minutes < math.inf):
         raise Unsupported(f"minutes must be a positive number, got {shown(minutes)}")
-    _given("model", Config, model)
+    if preset == "paper" and name not in (MODEL, None):
+        raise Unsupported(
+            f"preset='paper' has the sizes of {MODEL}, and the model is {name}: leave one of them "
+            "out"
+        )
+    if name is not None:
+        _given("model", registry.module("models", name).Config, model)
     _given("training", Training, training)
 
 
@@ -161,8 +204,9 @@ def _given(name: str, kind: type, given: Any) -> dict[str, Any]:
         return {}
     if not isinstance(given, Mapping):
         example = '{"width": 96}' if name == "model" else '{"batch": 20}'
+        or_name = "the name of a model or " if name == "model" else ""
         raise Unsupported(
-            f"{name} must be a dictionary of settings, like {example}, got {shown(given)}"
+            f"{name} must be {or_name}a dictionary of settings, like {example}, got {shown(given)}"
         )
     known = [f.name for f in fields(kind)]
     if unknown := [key for key in given if key not in known]:
@@ -250,7 +294,7 @@ def _lines(places: Tensor, domain: Bounds) -> float:
     return 1.0 + 1.0 / float(np.median(apart))
 
 
-def _said(data: Dataset, model: Config, how: Training, device: torch.device) -> tuple[str, ...]:
+def _said(name: str, model: Any, how: Training, device: torch.device) -> tuple[str, ...]:
     """What was chosen, for the user to read."""
     length = f"{how.minutes:g} minutes" if how.minutes is not None else f"{how.epochs} epochs"
     seen = ""
@@ -259,8 +303,12 @@ def _said(data: Dataset, model: Config, how: Training, device: torch.device) -> 
             f"; a step looks at {100 * how.points:.0f} % of the points and "
             f"{100 * how.queries:.0f} % of the queries, drawn anew"
         )
+    known = {f.name: getattr(model, f.name) for f in fields(model)}
+    words = {"latents": "{} inducing points", "width": "width {}", "blocks": "{} blocks"}
+    sizes = [words[size].format(known[size]) for size in words if size in known]
+    if "max_frequency" in known:
+        sizes.append(f"frequencies up to {known['max_frequency'][0] / 2:g} along an axis")
     return (
-        f"model: {model.latents} inducing points, width {model.width}, {model.blocks} blocks, "
-        f"frequencies up to {model.max_frequency[0] / 2:g} along an axis",
+        f"model: {', '.join([name, *sizes])}",
         f"training: {length} on {device.type}, {how.batch} samples a step{seen}",
     )

@@ -245,6 +245,7 @@ def _trainer(
     if source is not None:
         load_start(model, source)
     model.examine(train_data)
+    model.measure(train_data[0].points)
     unroll, objective = settings.training.unroll, model.objective()
     if objective is None:
         if unroll is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from ipot.report.tables import percent
 
 
-def summary(scores: Mapping[str, Any], about: Mapping[str, Any]) -> list[str]:
+def summary(scores: Mapping[str, Any], about: Mapping[str, Any], model: str = "ipot") -> list[str]:
     """Its own error beside those of simple predictors; of several outputs, that of each.
 
     Whatever is missing, from a model of another origin for instance, is left out.
@@ -20,7 +20,7 @@ def summary(scores: Mapping[str, Any], about: Mapping[str, Any]) -> list[str]:
     count = counts.get("held out")
     lines = [f"{kind} on {count or 'some'} samples held out:"]
     simple = sorted(scores.get("baselines", {}).items(), key=lambda pair: -pair[1])
-    rows = {"ipot": scores["held_out"], **dict(simple)}
+    rows = {model: scores["held_out"], **dict(simple)}
     width = max(map(len, rows))
     lines += [f"  {name:<{width}}  {percent(error)}" for name, error in rows.items()]
     lines += _of_channels(scores)

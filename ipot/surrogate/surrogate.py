@@ -306,7 +306,7 @@ class Surrogate:
 
     def summary(self) -> list[str]:
         """How good it is, in lines: its own error beside those of simple predictors."""
-        return summary(self.scores, self.about)
+        return summary(self.scores, self.about, self.model.name)
 
     def __repr__(self) -> str:
         said = " ".join(line.strip() for line in self.summary()[:2]) if self.scores else "no scores"

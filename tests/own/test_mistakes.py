@@ -96,10 +96,10 @@ def test_folders_of_a_fit_that_are_none(name, path, message):
         ({"histroy": 3}, "no argument 'histroy'. Did you mean history?"),
         ({"period": {0: 1.0}}, "no argument 'period'. Did you mean periods?"),
         (
-            {"model": "ipot"},
-            """model must be a dictionary of settings, like {"width": 96}, got 'i""",
+            {"model": 3},
+            """model must be the name of a model or a dictionary of settings, like {"width": 96}""",
         ),
-        ({"model": ""}, "model must be a dictionary"),
+        ({"model": ""}, "unknown model ''. Known: "),
         (
             {"training": [3]},
             """training must be a dictionary of settings, like {"batch": 20}, got""",
