@@ -49,6 +49,7 @@ slow: $(VENV)/.dev    ## the slow tests: published statistics and larger sizes, 
 docs: $(VENV)/.docs   ## the documentation as pages, in docs/_build
 	$(BIN)/python tools/draw_house.py docs/house
 	$(BIN)/python tools/accuracy_tables.py --check
+	$(BIN)/python tools/reproduction_page.py --check
 	$(BIN)/sphinx-build -W -q docs docs/_build
 	@echo "open docs/_build/index.html"
 

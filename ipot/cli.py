@@ -22,6 +22,7 @@ COMMANDS = {
     "era5": "what to download for the problem era5, and whether a file will do",
     "train": "train a model on a problem, or continue a run",
     "compare": "several systems on one problem: the same data, the same minutes, one table",
+    "reproduce": "the paper's tables and figures, ours beside the printed numbers",
     "evaluate": "score a run on test data: fewer sensors, other resolutions, longer horizons",
     "predict": "answer at any queries for inputs from a file",
     "export": "a trained model as ONNX or as a torch program, for use without ipot",

@@ -40,6 +40,7 @@ ABOUT = {
     "solvers": "arrays in, arrays out",
     "data": "store, data sets",
     "report": "plots, tables",
+    "reproduce": "the paper, item by item",
 }
 WALKS = {
     "ipot train darcy": """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,8 +21,7 @@ from ipot.device import out_of_memory
 from ipot.errors import DataError, IpotError, UnknownName, Unsupported, shown
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
-from ipot.recipes import systems
-from ipot.recipes.experiment import Experiment, build, experiment
+from ipot.recipes.experiment import Experiment, build, experiment, small
 from ipot.samples import Batch
 from ipot.training.step import fast_matmul
 
@@ -49,6 +49,8 @@ class Question:
     small: bool = False
     precision: str = "auto"
     """Of all but the plain version; auto is bf16 on a GPU that has it, else float32."""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    """Changes of the settings of IPOT, ours and the plain version: like latents=512."""
 
 
 def rivals(words: str) -> list[str]:
@@ -80,11 +82,11 @@ def measure_inference(
     for version in (OURS, *against):
         terms.tell(f"{question.problem}, {question.points:,} points: {version}")
         forget()
-        rows.append(_measured(question, version, terms))
+        rows.append(measure_version(question, version, terms))
     return with_ratios(rows)
 
 
-def _measured(question: Question, version: str, terms: Terms) -> Row:
+def measure_version(question: Question, version: str, terms: Terms) -> Row:
     """One version, or why it is left out."""
     row = Row(
         problem=question.problem,
@@ -176,10 +178,11 @@ def _precision(question: Question, settings: Experiment, device: torch.device, v
 def _settings(question: Question, model: str) -> Experiment:
     """A system at the sizes of its recipe."""
     settings = experiment(question.problem, model, question.preset)
-    if not question.small:
-        return settings
-    small = systems.small(model, settings.model)
-    return replace(settings, model=small, problem=settings.problem.small())
+    if question.small:
+        settings = small(settings)
+    if model == "ipot":
+        settings = replace(settings, model=replace(settings.model, **question.model))
+    return settings
 
 
 def _asked(model: Operator, question: Question, device: torch.device) -> Batch:

@@ -17,8 +17,7 @@ import tyro
 
 from ipot import registry
 from ipot.data.store import Store
-from ipot.recipes import systems
-from ipot.recipes.experiment import Experiment
+from ipot.recipes.experiment import Experiment, small
 from ipot.report.tables import bytes_
 from ipot.training.journal import Progress, duration
 
@@ -68,11 +67,7 @@ def show(table: Any) -> None:
 
 def small_if_asked(base: Experiment, arguments: Sequence[str]) -> Experiment:
     """The sizes of a first look, where --small is among the flags; other flags change them."""
-    if "--small" not in arguments:
-        return base
-    counts = replace(base.data, train=32, validation=8, test=8)
-    model = systems.small(base.model_name, base.model)
-    return replace(base, problem=base.problem.small(), data=counts, model=model)
+    return small(base) if "--small" in arguments else base
 
 
 class Generation:

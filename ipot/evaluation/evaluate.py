@@ -31,6 +31,8 @@ class Scores:
     """Over all samples, queries and channels, weighted where the samples carry weights."""
     weighted_relative_l2: float | None = None
     """With quadrature or area weights, where the samples carry them."""
+    mse_per_time: list[float] = field(default_factory=list)
+    """Mean squared errors without weights, over all samples, queries and channels."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -62,6 +64,7 @@ def score(pairs) -> Scores:
     """Scores from (prediction, targets, mask, weights), batch by batch, in float64."""
     sample, time, channel, weighted = [], [], [], []
     squares, count = [], 0.0
+    plain, rows_of_all = [], 0.0
     for prediction, target, mask, weights in pairs:
         p, t = prediction.double(), target.double()
         if mask is not None:  # anything may stand in the padding
@@ -76,6 +79,9 @@ def score(pairs) -> Scores:
         error, rows = squared_error(p / unit, t / unit, mask=mask, weights=w)
         squares.append((error, unit))
         count += rows
+        error, rows = squared_error(p / unit, t / unit, mask=mask)
+        plain.append((error, unit))
+        rows_of_all += rows
     errors = torch.cat(sample)
     return Scores(
         relative_l2=errors.mean().item(),
@@ -84,6 +90,7 @@ def score(pairs) -> Scores:
         per_channel=torch.cat(channel).mean(0).tolist(),
         rmse_per_time=_root_mean(squares, count).tolist(),
         weighted_relative_l2=torch.cat(weighted).mean().item() if weighted else None,
+        mse_per_time=_root_mean(plain, rows_of_all).square().tolist(),
     )
 
 

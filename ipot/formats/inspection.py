@@ -35,7 +35,7 @@ from ipot.formats.roles import MEMBERS, find_columns, find_frames, role_of
 from ipot.formats.series.clock import find_clock, in_order, kind_of
 from ipot.formats.series.frames import VERSIONS, Field, as_field, axis_of
 from ipot.formats.series.windows import clock_of, plan
-from ipot.formats.xarray_files import files_of, open_series
+from ipot.formats.xarray_files import files_of, open_series, values_of
 
 AT_MOST = 2**29
 """Bytes that are looked at."""
@@ -342,7 +342,7 @@ def _coordinate(array: Any) -> Variable:
     found = _plain(array, known)
     if known != "places" or array.size > WHOLE // 8 or not array.size:
         return found
-    values = np.asarray(array.values, dtype=np.float64)
+    values = values_of(array).astype(np.float64)
     missing = int((~np.isfinite(values)).sum())
     if missing == values.size:
         return replace(found, missing=missing)

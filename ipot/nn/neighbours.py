@@ -18,6 +18,7 @@ from itertools import product
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 from torch import Tensor, nn
@@ -185,7 +186,13 @@ class Surroundings(nn.Module):
         offset, each with all of the points."""
         inputs, mask = self._laid_out(points, mask)
         places = inputs.unsqueeze(1) + (self.delta * self.offsets)[:, None]
-        return self._interpolate(inputs, places.flatten(1, 2), self.count, mask)
+        if not torch.compiler.is_compiling():
+            return self._interpolate(inputs, places.flatten(1, 2), self.count, mask)
+        # A graph with open sizes has no pieces of a search: offset after offset, it holds less.
+        parts = [self._interpolate(inputs, y, self.count, mask) for y in places.unbind(1)]
+        weights = [part.weight for part in parts if part.weight is not None]
+        index = torch.cat([part.index for part in parts], 1)
+        return Neighbours(index, torch.cat(weights, 1) if weights else None)
 
     @torch.no_grad()
     def near(
@@ -212,10 +219,11 @@ class Surroundings(nn.Module):
         count: int,
         mask: Bool[Tensor, "G N"] | None,
     ) -> Neighbours:
-        count = min(count, inputs.shape[1])
-        if not count:  # parameters alone: there is nothing around
+        if not inputs.shape[1]:  # parameters alone: there is nothing around
             none = places.new_zeros(*places.shape[:2], 0)
             return Neighbours(none.long(), none)
+        if not torch.compiler.is_compiling():
+            count = min(count, inputs.shape[1])
         if count == 1:
             index, far = self._search(inputs, places, 1, mask)
             return Neighbours(index) if mask is None else Neighbours(index, far.isfinite().float())
@@ -238,9 +246,10 @@ class Surroundings(nn.Module):
             / torch.arange(2.0, 2.0 + self.space.axes, device=places.device).sqrt()
         )
         places = places + tilt
+        if torch.compiler.is_compiling():
+            return self._compare(inputs, places, count, mask)
         pairs = inputs.shape[1] * places.shape[1]
-        plain = mask is None and inputs.device.type == "cpu" and not torch.compiler.is_compiling()
-        if plain and pairs > TREE and not torch.onnx.is_in_onnx_export():
+        if mask is None and inputs.device.type == "cpu" and pairs > TREE:
             found = [self._by_tree(x, y, count) for x, y in zip(inputs, places, strict=True)]
             return torch.stack([i for i, _ in found]), torch.stack([d for _, d in found])
         piece = max(1, AT_ONCE // max(1, inputs.shape[0] * inputs.shape[1]))
@@ -261,9 +270,11 @@ class Surroundings(nn.Module):
             square = square.masked_fill(~mask.unsqueeze(1), math.inf)
         if count == 1:
             found = square.min(-1, keepdim=True)
-        else:
-            found = square.topk(count, dim=-1, largest=False)
-        return found.indices, found.values.sqrt()
+            return found.indices, found.values.sqrt()
+        if torch.compiler.is_compiling():  # where nobody knows whether there are as many
+            square = F.pad(square, (0, count - 1), value=math.inf)
+        found = square.topk(count, dim=-1, largest=False)
+        return found.indices.clamp(max=inputs.shape[1] - 1), found.values.sqrt()
 
     def _by_tree(self, inputs: Tensor, places: Tensor, count: int) -> tuple[Tensor, Tensor]:
         wraps = [p or 0.0 for p in self.space.periods]
@@ -294,7 +305,8 @@ def linear_weights(
     spread = torch.einsum("gpk,gpkd,gpke->gpde", share, apart, apart)
     # Of their distance and not of their spread alone, so that neighbours which count little, or lie
     # almost in one place, get no say by a steep slope.
-    ridge = RIDGE * (share * far.square()).sum(-1) + 1e-12
+    # At least something, and by no sum: exporters take a summand of 1e-12 for none.
+    ridge = (RIDGE * (share * far.square()).sum(-1)).clamp(min=1e-12)
     slope = solved(spread, ridge, mean)
     return share * (1 - (apart @ slope.unsqueeze(-1)).squeeze(-1))
 

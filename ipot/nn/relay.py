@@ -7,6 +7,8 @@ H = W₁ LN(X);  X = X + W₂ GELU(H + A ∗ H)     feed-forward with its neighb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -58,8 +60,11 @@ class LocalMixing(nn.Module):
             return torch.zeros_like(h)
         weight = self.weight.to(h.dtype)
         out = torch.zeros_like(h[:, :points])
-        for o, index in enumerate(around.index.chunk(places, 1)):
-            share = None if around.weight is None else around.weight.chunk(places, 1)[o]
+        indices = around.index.unflatten(1, (places, points)).unbind(1)
+        shares: Sequence[Tensor | None] = (None,) * places
+        if around.weight is not None:
+            shares = around.weight.unflatten(1, (places, points)).unbind(1)
+        for o, (index, share) in enumerate(zip(indices, shares, strict=True)):
             out = out + weight[o] * Neighbours(index, share).look_up(h)
         return F.pad(out, (0, 0, 0, h.shape[1] - points))
 

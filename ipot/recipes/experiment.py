@@ -234,6 +234,16 @@ def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Ex
     )
 
 
+def small(settings: Experiment) -> Experiment:
+    """The same at sizes for a first look: a small problem, few samples, a small model."""
+    return replace(
+        settings,
+        problem=settings.problem.small(),
+        data=replace(settings.data, train=32, validation=8, test=8),
+        model=systems.small(settings.model_name, settings.model),
+    )
+
+
 def build(settings: Experiment, statistics: Statistics | None = None) -> Operator:
     """The model, with its initial weights drawn from the training seed.
 

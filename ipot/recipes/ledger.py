@@ -3,7 +3,8 @@
 A record says how a run was made (command, commit, machine, torch, every setting), what it cost
 (seconds, GiB), and its numbers: the validation error that chose its weights, its errors on the test
 split by how the test data were seen, and the curve of validation errors over seconds. A run is
-known by its settings and its result, so recording it again adds to its record.
+known by its settings and its result, so recording it again adds to its record. Every record is
+sealed by a hash of its content: one that was edited is refused by name.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from ipot.training.trainer import Result
 from ipot.version import __version__
 
 Record = dict[str, Any]
+SEAL = "seal"
+"""The entry of a record that has the hash of the others."""
 AS_TRAINED = "test data as in training"
 """The name of the plain test error; see `studies.Question.describe`."""
 
@@ -76,16 +79,17 @@ def record_of(
     }
 
 
-def add(file: Path | str, records: Iterable[Record]) -> None:
-    """Write runs down. One that is there already keeps its command and commit and gains tests."""
+def add(file: Path | str, records: Iterable[Record], *, replacing: bool = False) -> None:
+    """Write runs down. One that is there already keeps its command and commit and gains tests, or
+    makes way where records are to be replaced."""
     file = Path(file)
     with lock.locked(file.parent, "writing a ledger", wait=True, patience=60.0):
         kept = {record["id"]: record for record in read(file)}
         for record in records:
-            if before := kept.get(record["id"]):
+            if (before := kept.get(record["id"])) and not replacing:
                 first = {k: v for k, v in before.items() if v is not None}
                 record = record | first | {"tests": before.get("tests", {}) | record["tests"]}
-            kept[record["id"]] = record
+            kept[record["id"]] = sealed(record)
         # A line for each run: a change of one is a change of one line.
         lines = ",\n".join(json.dumps(record, sort_keys=True) for record in kept.values())
         try:
@@ -106,7 +110,20 @@ def read(file: Path | str) -> list[Record]:
         for r in content
     ):
         raise RunError(f"{file} is no ledger: a list of records with id and tests. {advice}")
+    for record in content:
+        if SEAL in record and sealed(record) != record:
+            raise RunError(
+                f"{file}: the record {record['id']} was edited after it was written. Put back what "
+                "was written, or remove the record and run again what it is of."
+            )
     return content
+
+
+def sealed(record: Record) -> Record:
+    """The record with the hash of all else that is in it."""
+    content = {name: value for name, value in record.items() if name != SEAL}
+    told = json.dumps(content, sort_keys=True)
+    return content | {SEAL: hashlib.sha256(told.encode()).hexdigest()[:16]}
 
 
 def commit() -> str:

@@ -90,7 +90,7 @@ def trace(plain: Plain, signature: Signature) -> ExportedProgram:
     if bound := sorted(need.value for need in STRUCTURE & model.needs):
         raise Unsupported(
             f"{model.name} cannot be exported: it needs {' and '.join(bound)}, which plain tensors "
-            "do not carry. ipot, transformer, perceiver_io, lno and oformer can be."
+            "do not carry. ipot, relay, transformer, perceiver_io, lno and oformer can be."
         )
     sizes = {"batch": 2, "points": 5, "queries": 7}  # all differ, and none is 1
     dims = {name: Dim(name, min=1) for name in sizes}
@@ -105,7 +105,7 @@ def trace(plain: Plain, signature: Signature) -> ExportedProgram:
         line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise Unsupported(
             f"{model.name} cannot be exported: torch cannot trace it with open sizes ({line}). "
-            "ipot, transformer, perceiver_io, lno and oformer can be."
+            "ipot, relay, transformer, perceiver_io, lno and oformer can be."
         ) from error
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # it holds paths of this machine

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from training.toys import CPU, Kill, Poison, fit
+from training.toys import CPU, Kill, Poison, fit, relay
 
 from ipot.errors import DataError, Diverged
 from ipot.training import journal
@@ -28,6 +28,7 @@ STEPS = {
     "save_seconds": 0.0,
 }
 """Twelve steps with all choices on."""
+FIXED = STEPS | {"points": 1.0, "queries": 1.0, "augment": False}
 SHORT = STEPS | {"epochs": 3}
 
 
@@ -44,7 +45,7 @@ def both(rank: int, size: int, root: Path) -> None:
     )
     said = {}
     with world(CPU) as here:
-        for scenario in (equal_stacked, equal_ragged, stopped, poisoned, indivisible, flags):
+        for scenario in SCENARIOS:
             try:
                 said[scenario.__name__] = scenario(here, root)
             except Exception:
@@ -59,6 +60,14 @@ def equal_stacked(here, root):
 
 def equal_ragged(here, root):
     return fit(root / "ragged", world=here, data="ragged", **STEPS).as_dict()
+
+
+def equal_relay(here, root):
+    """A relay on meshes that differ, whose neighbours each process finds for its own samples; and
+    on a grid that stays the same."""
+    ragged = fit(root / "relay", world=here, data="ragged", network=relay("ragged"), **STEPS)
+    fixed = fit(root / "relay_fixed", world=here, network=relay(), **FIXED)
+    return [ragged.as_dict(), fixed.as_dict()]
 
 
 def stopped(here, root):
@@ -89,6 +98,9 @@ def indivisible(here, root):
 
 def flags(here, root):
     return [here.any(False), here.any(here.rank == 1), here.any(True), here.first, here.size]
+
+
+SCENARIOS = (equal_stacked, equal_ragged, equal_relay, stopped, poisoned, indivisible, flags)
 
 
 def together(root: Path) -> list[dict]:

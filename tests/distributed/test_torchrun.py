@@ -15,11 +15,13 @@ from ipot.data.store import Store
 from ipot.recipes.experiment import experiment
 from ipot.recipes.running import run
 
-whole = experiment("training.toys")
-training = replace(whole.training, epochs=2, batch=4, step="eager", validate_every=1)
-small = replace(whole, model=TINY, training=training)
-result = run(small, sys.argv[1], store=Store(sys.argv[2]), device="cpu")
-print("steps", result.steps)
+relay = {"width": 16, "blocks": 1, "heads": 2, "latents": 3, "states": 4, "cross_heads": 2}
+for name, sizes in (("ipot", vars(TINY)), ("relay", relay)):
+    whole = experiment("training.toys", name)
+    training = replace(whole.training, epochs=2, batch=4, step="eager", validate_every=1)
+    small = replace(whole, model=replace(whole.model, **sizes), training=training)
+    result = run(small, f"{sys.argv[1]}/{name}", store=Store(sys.argv[2]), device="cpu")
+    print("steps", result.steps)
 """
 
 
@@ -37,9 +39,10 @@ def test_an_experiment_under_torchrun(tmp_path):
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("steps 6") == 2
-    _, _, rest = contents(tmp_path / "run")
-    assert [row["epoch"] for row in rest["rows"]] == [1, 2]
+    assert done.stdout.count("steps 6") == 4
+    for name in ("ipot", "relay"):
+        _, _, rest = contents(tmp_path / "run" / name)
+        assert [row["epoch"] for row in rest["rows"]] == [1, 2]
     # Both processes read one set of samples, generated once.
     recipes = list((tmp_path / "store").rglob("recipe.json"))
     assert len(recipes) == 2

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from training.toys import contents, fit
+from training.toys import contents, fit, relay
 
-from distributed.scenarios import SHORT, STEPS, together
+from distributed.scenarios import FIXED, SHORT, STEPS, together
 from ipot.training import checkpoint
 
 
@@ -39,6 +39,19 @@ def test_they_follow_one_process(said, root, tmp_path, data):
         assert result["validation"] == pytest.approx(alone.validation, rel=1e-6)
         assert result["loss"] == pytest.approx(alone.loss, rel=1e-6)
     assert_close(root / data, tmp_path)
+
+
+def test_relays_follow_one_process(said, root, tmp_path):
+    alone = (
+        fit(tmp_path / "relay", data="ragged", network=relay("ragged"), **STEPS),
+        fit(tmp_path / "relay_fixed", network=relay(), **FIXED),
+    )
+    for answer in said:
+        for result, one in zip(answer["equal_relay"], alone, strict=True):
+            assert result["steps"] == one.steps == 12
+            assert result["loss"] == pytest.approx(one.loss, rel=1e-6)
+    for name in ("relay", "relay_fixed"):
+        assert_close(root / name, tmp_path / name)
 
 
 def test_only_the_first_writes(said, root):

@@ -56,9 +56,19 @@ def test_a_run_is_recorded_once(kept, tmp_path):
     ledger.add(again, before)
     ledger.add(again, [before[0] | {"tests": {"filled": 0.5}, "commit": "later", "command": None}])
     one, two = ledger.read(again)
-    assert one == before[0] | {"tests": before[0]["tests"] | {"filled": 0.5}}
+    assert one == ledger.sealed(before[0] | {"tests": before[0]["tests"] | {"filled": 0.5}})
     assert two == before[1]
     assert not list(tmp_path.glob("*lock*"))
+
+
+def test_a_record_that_was_edited_is_refused_by_name(kept, tmp_path):
+    file = tmp_path / "edited.json"
+    records = ledger.read(kept)
+    name = ledger.AS_TRAINED
+    records[0]["tests"][name] /= 2
+    file.write_text(json.dumps(records))
+    with pytest.raises(RunError, match=f"record {records[0]['id']} was edited"):
+        ledger.read(file)
 
 
 def test_the_commit_may_be_told(monkeypatch):

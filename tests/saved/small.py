@@ -10,6 +10,8 @@ from ipot.spec import Spec
 BOX = ((0.0, 1.0), (-1.0, 3.0))
 SIZES = {
     "ipot": {"latents": 4, "width": 8, "blocks": 1, "heads": 2, "cross_heads": 2, "bins": (3,)},
+    "relay": {"latents": 3, "states": 4, "width": 8, "blocks": 1, "heads": 2, "cross_heads": 2}
+    | {"bins": (3,)},
     "transformer": {"width": 8, "blocks": 1, "heads": 2, "cross_heads": 2, "bins": (3,)},
 }
 

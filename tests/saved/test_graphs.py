@@ -18,6 +18,7 @@ from ipot.samples import Batch
 from ipot.saved import export as exporting
 from ipot.saved.export import export
 from ipot.saved.graph import Plain, Signature, trace
+from ipot.saved.graph_files import read_onnx
 from ipot.surrogate.surrogate import Surrogate
 from saved.small import facts, model
 
@@ -124,6 +125,37 @@ def test_a_transformer_of_parameters_alone_on_the_globe():
         given = batch(GLOBE, b, 0, m)[1]
         given["queries"] = 90 * given["queries"]  # degrees
         agree(graph(given["queries"], given["parameters"]), network(Batch(**given)))
+
+
+LINE = facts(domain=((0.0, 1.0),), parameters=("p",))
+FEW = [(1, 1, 1), (2, 3, 5), (1, 700, 30)]
+"""Also fewer inputs than an answer of a relay wants to hear."""
+
+
+def relay():
+    network = model(LINE, "relay").requires_grad_(False)
+    network.measure(torch.linspace(0, 1, 12)[:, None])
+    return network, Signature(LINE)
+
+
+def test_a_relay_searches_for_neighbours_at_any_sizes():
+    network, signature = relay()
+    graph = trace(Plain(network, LINE, signature), signature).module()
+    for sizes in FEW:
+        question, given = batch(LINE, *sizes)
+        agree(graph(*given.values()), network(question))
+
+
+@pytest.mark.slow
+def test_a_relay_in_onnx(tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    network, _ = relay()
+    export(network, LINE, tmp_path / "model.onnx", format="onnx")
+    graph = read_onnx(tmp_path / "model.onnx")
+    for sizes in FEW:
+        question, given = batch(LINE, *sizes)
+        agree(graph(given), network(question), 3e-5)
 
 
 @pytest.mark.parametrize("kind", ["onnx", "pt2"])

@@ -38,6 +38,27 @@ def test_killed_in_mid_epoch_and_resumed_is_bit_identical(tmp_path, data, start)
     assert_same_run(tmp_path / "killed", tmp_path / "whole")
 
 
+WHOLE = EVERYTHING | {"points": 1.0, "queries": 1.0, "augment": False}
+"""A mesh that stays the same: neighbours are found once, and a stencil is a convolution."""
+
+
+@pytest.mark.parametrize(
+    ("data", "settings"),
+    [("stacked", EVERYTHING), ("stacked", WHOLE), ("packed", EVERYTHING)],
+    ids=["some points", "a fixed mesh", "meshes that differ"],
+)
+def test_a_relay_that_was_killed_is_bit_identical(tmp_path, data, settings):
+    fit(tmp_path / "whole", data=data, network=toys.relay(data), **settings)
+    died = {"data": data, "network": toys.relay(data), **settings}
+    in_a_process_that_dies(tmp_path / "killed", 7, **died)
+    assert checkpoint.load(tmp_path / "killed" / "last.safetensors")[1]["step"] == 7
+    # Its spacing is that of the run, whatever the first points are now.
+    another = toys.relay(data)
+    another.inner.surroundings.spacing.fill_(0.3)
+    fit(tmp_path / "killed", data=data, network=another, **settings)
+    assert_same_run(tmp_path / "killed", tmp_path / "whole")
+
+
 def test_killed_before_the_first_checkpoint_starts_over(tmp_path):
     settings = EVERYTHING | {"save_seconds": 1e9}
     fit(tmp_path / "whole", **settings)

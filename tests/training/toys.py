@@ -14,6 +14,8 @@ from ipot.data.packed import Packed
 from ipot.data.statistics import Statistics
 from ipot.models._wrappers import wrap
 from ipot.models.ipot import IPOT, Config
+from ipot.models.relay import Config as RelayConfig
+from ipot.models.relay import Relay
 from ipot.problems.base import Problem
 from ipot.run_folder import Run
 from ipot.samples import Batch, Sample
@@ -118,6 +120,15 @@ def model(spec=SPEC, config=TINY, statistics=None, seed=0):
     torch.manual_seed(seed)
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
     return wrap(IPOT(config, spec), statistics or Statistics.identity(*sizes))
+
+
+def relay(data="stacked"):
+    """A tiny relay that has been shown its first points."""
+    torch.manual_seed(0)
+    sizes = {"width": 16, "blocks": 2, "heads": 2, "latents": 3, "states": 4, "cross_heads": 2}
+    made = wrap(Relay(RelayConfig(**sizes, bins=(MODES,)), SPEC), Statistics.identity(1, 1, 0))
+    made.measure(DATA[data]()[0].points)
+    return made
 
 
 def fit(

@@ -1,0 +1,233 @@
+"""`ipot reproduce`: the paper's tables and figures, ours beside the printed numbers."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+
+from ipot import files
+from ipot.commands.common import Folder, Generation, emit, parse, say, show
+from ipot.data.store import Store
+from ipot.device import choose
+from ipot.errors import UnknownName, Unsupported, shown
+from ipot.reproduce import plan, records
+from ipot.reproduce.items import CELLS, ITEMS, Cell
+from ipot.reproduce.jobs import ORIGINALS, Way
+from ipot.reproduce.plan import Data, Task
+from ipot.reproduce.records import Result
+from ipot.training.trainer import Stopped
+
+
+@dataclass(kw_only=True)
+class Reproduce:
+    """Run items of the paper, and write tables with ours beside the printed numbers.
+
+    usage: ipot reproduce [ITEM ...] [flags], for instance
+
+        ipot reproduce --list
+        ipot reproduce table1/darcy --seeds 0 1 2
+        ipot reproduce table1 --minutes 2
+        ipot reproduce figure3 shallow-water --shard 1/2
+        ipot reproduce settings
+        ipot reproduce all --small
+
+    An ITEM is table1, table2, table3, figure3, figure4, figure5, shallow-water, perceiver-io,
+    navier-stokes, interpolated or claims; a row of one, like table1/darcy; a cell, like
+    table1/darcy/ipot; all; or settings, which prints the appendix's tables of sizes.
+
+    What will be run, and about how long it takes here, is said first. What is in the ledger is not
+    run again, and what was stopped goes on. The folder then has reproduction.md, .json, .tex and
+    figures.
+    """
+
+    items: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Items, rows or cells; all of them by `all`."""
+    list: bool = False
+    """Run nothing: list every cell with its command, its cost, the printed number, ours."""
+    minutes: float | None = None
+    """Train each run for so long instead of its published schedule: numbers are labelled so."""
+    seeds: tuple[int, ...] = (0,)
+    """Train once for each of these seeds."""
+    shard: str | None = None
+    """Only part I of N of the runs, as I/N: one for each machine or GPU."""
+    small: bool = False
+    """Small problems and systems, two epochs: all of it on a CPU in minutes, to see it work."""
+    files: tuple[str, ...] = ()
+    """Published data instead of generated ones, as PROBLEM=FOLDER."""
+    out: Path | None = None
+    """Folder for runs, tables and figures; runs/reproduction unless said."""
+    ledger: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Where results are written down; results/reproduction.json unless said, with --small
+    reproduction-ledger.json in --out."""
+    data: Folder = None
+    """Data folder; $IPOT_DATA or the user's cache unless said."""
+    device: str = "auto"
+    """auto, cpu or cuda."""
+    quiet: bool = False
+    """No progress."""
+    json: bool = False
+    """Print the cells as JSON."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command."""
+    flags = parse(Reproduce, arguments, "reproduce")
+    words = [word for word in flags.items if word != "settings"]
+    if len(words) < len(flags.items):
+        from ipot.reproduce import settings
+
+        print(settings.markdown())
+        if not words:
+            return 0
+    if not words and not flags.list:
+        known = ", ".join([*ITEMS, "settings"])
+        raise UnknownName(f"name what to reproduce: {known}; or all. --list shows every cell")
+    cells = plan.chosen(words) if words else list(CELLS)
+    out = flags.out or Path("runs") / ("reproduction-small" if flags.small else "reproduction")
+    ledger = flags.ledger or (
+        out / "reproduction-ledger.json" if flags.small else Path("results/reproduction.json")
+    )
+    way, data = Way(minutes=flags.minutes, small=flags.small), Data(files=_files(flags.files))
+    known = records.read(ledger)
+    if flags.list:
+        _list(plan.results(cells, known, data, way), flags, way)
+        return 0
+    found = plan.shard(plan.tasks(cells, data, way, flags.seeds), flags.shard)
+    waiting = [task for task in found if plan.left(task, known)]
+    _announce(cells, found, waiting, flags, data)
+    command = shlex.join(["ipot", "reproduce", *arguments])
+    try:
+        _run(found, out, ledger, command, flags)
+    except (Stopped, KeyboardInterrupt) as stop:
+        say(f"ipot reproduce: stopped; the same command goes on: {command}")
+        return 128 + getattr(stop, "signal", signal.SIGINT)
+    finally:
+        _write(cells, out, ledger, data, way, Store(flags.data), flags.device)
+    results = plan.results(cells, records.read(ledger), data, way)
+    _list(results, flags, way)
+    say(f"written: {out}/reproduction.md, .json and .tex")
+    return 0
+
+
+def _files(words: tuple[str, ...]) -> dict[str, str]:
+    """Folders by problem."""
+    problems = {cell.job.problem for cell in CELLS if cell.job} | set(ORIGINALS)
+    found = {}
+    for word in words:
+        name, equal, folder = word.partition("=")
+        if not equal or name not in problems or not folder:
+            known = ", ".join(sorted(problems))
+            raise Unsupported(
+                f"--files must be PROBLEM=FOLDER with one of {known}, got {shown(word)}"
+            )
+        found[name] = folder
+    return found
+
+
+def _announce(
+    cells: list[Cell], found: list[Task], waiting: list[Task], flags: Reproduce, data: Data
+) -> None:
+    """Say what will be run, and for how long, before anything is."""
+    from ipot.report import tables
+
+    place = choose(flags.device)
+    gpu = place.type == "cuda"
+    costs = {task.identity: plan.cost(task, gpu=gpu) for task in waiting}
+    if not flags.quiet and waiting:
+        rows = [
+            [
+                task.identity,
+                "unknown"
+                if (known := costs[task.identity][0]) is None
+                else tables.seconds(60 * known),
+                costs[task.identity][1],
+                ", ".join(cell.name for cell in task.cells[:3]) + ", ..." * (len(task.cells) > 3),
+            ]
+            for task in waiting
+        ]
+        show(tables.table("to run", ["run", "about", "estimated for", "serves"], rows))
+    total = sum(known for known, _ in costs.values() if known is not None)
+    unknown = sum(known is None for known, _ in costs.values())
+    where = torch.cuda.get_device_name(place) if gpu else "this CPU"
+    say(
+        f"{len(waiting)} of {len(found)} runs are left, about {tables.seconds(60 * total)} on "
+        f"{where}" + f", and {unknown} of unknown length" * bool(unknown)
+    )
+    for cell in cells:
+        if cell.impossible:
+            say(f"{cell.name} is left out: {cell.impossible}")
+    for sentence in data.missing(cells):
+        say(sentence)
+
+
+def _run(found: list[Task], out: Path, ledger: Path, command: str, flags: Reproduce) -> None:
+    """Run what the ledger lacks; another process may have added to it meanwhile."""
+    from ipot.reproduce import running
+
+    store = Store(flags.data)
+    place = running.Place(
+        out=out,
+        ledger=ledger,
+        store=store,
+        device=flags.device,
+        command=command,
+        quiet=flags.quiet,
+        report=Generation(store, quiet=flags.quiet),
+    )
+    for number, task in enumerate(found, 1):
+        rest = plan.left(task, records.read(ledger))
+        if rest is None:
+            running.draw(task, place)
+            continue
+        if not flags.quiet:
+            say(f"{task.identity} ({number} of {len(found)})")
+        outcome = running.execute(rest, place)
+        if not flags.quiet:
+            say(f"  {outcome}")
+
+
+def _write(
+    cells: list[Cell],
+    out: Path,
+    ledger: Path,
+    data: Data,
+    way: Way,
+    store: Store,
+    device: str,
+) -> None:
+    """Tables of what there is, and the figures that are made of measurements."""
+    from ipot.reproduce import figures, measuring, tables
+
+    results = plan.results(cells, records.read(ledger), data, way)
+    items = list(dict.fromkeys(cell.item for cell in cells))
+    pages = [f"## {item}\n\n{tables.markdown(item, results)}\n" for item in items]
+    files.write_text(out / "reproduction.md", "\n".join(pages))
+    files.write_text(out / "reproduction.tex", "\n".join(tables.latex(i, results) for i in items))
+    files.write_json(out / "reproduction.json", tables.as_json(results, way))
+    figures.scaling([r for r in results if r.cell.item == "figure5"], out / "figures/figure5.png")
+    for result in results:
+        if result.cell.item == "interpolated" and result.records:
+            seen = measuring.masked_and_filled("era5", store, device, is_small=way.small)
+            figures.interpolated(*seen, figures.path(out, result.cell))
+
+
+def _list(results: list[Result], flags: Reproduce, way: Way) -> None:
+    from ipot.report import tables
+    from ipot.reproduce import tables as ours
+
+    if flags.json:
+        emit(ours.as_json(results, way))
+        return
+    gpu = choose(flags.device).type == "cuda"
+    columns = ["command", "ours", "paper", "state", "cost"]
+    whole = ours.details(results, gpu=gpu)
+    chosen = [ours.COLUMNS.index(name) for name in columns]
+    rows = [[row[i].strip("`") for i in chosen] for row in whole]
+    caption = f"{ours.STAND_IN} made-up weather in place of ERA5; ? a printed number in doubt"
+    show(tables.table("the paper", columns, rows, caption=caption))
