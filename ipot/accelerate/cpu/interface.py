@@ -1,4 +1,4 @@
-"""How the compiled library is called: with which tensors and when, and structures as it reads them.
+"""How the compiled library is called: which tensors it may read, and in which structures.
 
 Kernels read memory, and torch does not see what they do: `readable` and its kin say when that is
 allowed.
