@@ -86,9 +86,10 @@ def _cases(path: str, cases: CaseReader) -> Inventory:
         if role == PARAMETER:
             widest = max(tally.sizes)
         parts.append(str(widest) if widest > 1 else "")
+        named = cases.components.get(name, ())
         as_parameter = role == FIELD and tally.even and tally.low < tally.high and max(counts) > 1
         told = f"{PARAMETER} (the same at all points of a case)" if as_parameter else role
-        shape = " x ".join(p for p in parts if p)
+        shape = " x ".join(p for p in parts if p) + (f" ({', '.join(named)})" if named else "")
         variables.append(tally.variable(name, shape, units.get(name, ""), told))
         if not absent[role, name] and tally.learnable and not name.startswith("-"):
             usable.append(variables[-1])

@@ -231,7 +231,8 @@ class Step:
             self._work(self.draws.gather(work.to(self.device)))
 
     def _work(self, batch: Batch) -> None:
-        batch = first_steps(batch, self.horizon)
+        if self.horizon is not None:
+            batch = first_steps(batch, self.horizon)
         self._forget()
         device = self.device.type
         # Without the cache of cast weights: a captured graph must cast afresh at every replay.

@@ -13,7 +13,7 @@ from ipot.data import dedalus, readers
 from ipot.errors import DataError
 from ipot.formats import Case, inspect, read_cases, write_case
 from ipot.formats.numpy_files import read_arrays
-from ipot.formats.vtk import inspect_vtk, read_vtk
+from ipot.formats.vtk import read_vtk
 
 xr = pytest.importorskip("xarray")
 pv = pytest.importorskip("pyvista")
@@ -138,7 +138,7 @@ def test_pieces_stay_in_their_folder(tmp_path, monkeypatch, write, suffix):
 
 def test_a_list_of_itself_ends(tmp_path):
     with pytest.raises(DataError, match="deep"):
-        inspect_vtk(vtm(tmp_path / "a.vtm", "a.vtm"))
+        inspect(vtm(tmp_path / "a.vtm", "a.vtm"))
 
 
 @pytest.mark.parametrize("piece", ["../secret.geo", "/etc/passwd", "link.geo"])
