@@ -1,4 +1,4 @@
-"""What can go wrong, by who can mend it.
+"""Errors, sorted by who can mend them.
 
 Everything here is meant for a user: the command line prints the message without a traceback and
 exits with a non-zero status. A message says what was expected, what came, and what to do.

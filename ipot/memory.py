@@ -1,4 +1,4 @@
-"""How much memory is free, and the refusal of what would take more."""
+"""How much memory is free, and the refusal of what would take more, or claims to."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from ipot.errors import DataError
 
 SMALL = 2**26
 """Bytes below which nothing is compared: so little can hurt nobody."""
+SQUEEZED = 1100
+"""How many bytes one byte of a compressed file can stand for; deflate cannot reach more."""
 
 
 def refuse_too_large(what: str, size: int, free: int | None) -> None:
@@ -17,6 +19,16 @@ def refuse_too_large(what: str, size: int, free: int | None) -> None:
         raise DataError(
             f"{what} takes {in_words(size)} and {in_words(free)} of memory are free. "
             "Take fewer cases or points, or single precision."
+        )
+
+
+def refuse_squeezed(what: str, claimed: int, held: int) -> None:
+    """Refuse sizes that the bytes of a file cannot stand for: a bomb, or a damaged header."""
+    if claimed > max(SMALL, SQUEEZED * held):
+        raise DataError(
+            f"{what} claims {in_words(claimed)} and the file holds {in_words(held)} of it, less "
+            "than any compression explains. It is damaged, or made to exhaust memory: write it "
+            "again."
         )
 
 

@@ -1,4 +1,4 @@
-"""What is attended to in chunks: how it is cut, and how large the chunks are."""
+"""Inputs of attention in chunks: how they are cut, and how large the chunks are."""
 
 from __future__ import annotations
 

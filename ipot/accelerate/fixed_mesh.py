@@ -1,4 +1,4 @@
-"""What a mesh that stays the same gives is computed once for a whole training.
+"""Features and projections of a mesh that stays the same, computed once for a whole training.
 
 Where all samples share their points, and a step neither draws some of them nor moves them, their
 position features are the same at every step. Encoder and decoder layers keep what they give in the

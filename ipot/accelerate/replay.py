@@ -1,4 +1,4 @@
-"""Questions of one size, asked again and again: on a GPU they are captured once and replayed.
+"""Inference with sizes that repeat: on a GPU its launches are captured once and replayed.
 
 A small question keeps a GPU busy for a fraction of a millisecond and the host for several, which
 launch its kernels one by one. A captured question costs one launch. It is worth it only for a size

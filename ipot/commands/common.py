@@ -1,4 +1,4 @@
-"""What several commands share: parsing, also of settings whose types depend on the problem and
+"""Shared by several commands: parsing, also of settings whose types depend on the problem and
 model that are named, printing, and reporting of generated data.
 """
 

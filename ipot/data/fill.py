@@ -1,4 +1,4 @@
-"""What a view hides of the inputs, interpolated from what it shows.
+"""Inputs that a view hides, interpolated from those that it shows.
 
 A system that takes all points of a grid can so be asked with some of them missing. What it then
 sees is a guess: values between seen points are smooth whatever the field is, and outside their

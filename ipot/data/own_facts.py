@@ -1,4 +1,4 @@
-"""Facts that are found in data: where they lie, how they repeat, what they are called."""
+"""Facts found in data: their domain, their periods, the names of their channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples as a data set: held together, alike, and with weights and sizes that can be used."""
+"""Samples as a data set, checked to be alike and to have weights and sizes that can be used."""
 
 from __future__ import annotations
 

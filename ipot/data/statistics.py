@@ -1,4 +1,4 @@
-"""Scales of the training data, in float64 and safe on constant channels."""
+"""Means and scales of the training data, in float64 and safe on constant channels."""
 
 from __future__ import annotations
 

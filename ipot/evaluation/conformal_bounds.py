@@ -1,4 +1,4 @@
-"""How many scales to each side: bounds that are read off the residuals of calibration samples.
+"""Bounds from the residuals of calibration samples: how many scales to each side.
 
 With one query for each sample it is the k-th smallest of n residuals, k = ⌈(n + 1) level⌉, and the
 guarantee is that of conformal prediction: the truth lies within with a probability of at least

@@ -65,10 +65,6 @@ def inspect(path: str | os.PathLike[str]) -> Inventory:
     path = Path(path)
     if detect.is_labelled(path):
         return inspection.inspect_series(path)
-    if detect.kind_of(path) == "vtk":
-        from ipot.formats.vtk import inspect_vtk
-
-        return inspect_vtk(path)
     return inspection.inventory_of(str(path), _read(path, lenient=True))
 
 
@@ -117,7 +113,7 @@ def write_cases(
 
 
 def _read(path: Path, *, lenient: bool) -> Found:
-    """`lenient` lets missing values through, for a look at them."""
+    """`lenient` lets through what cannot be learned from, missing values for one, to look at it."""
     if detect.kind_of(path) != "folder":
         return _read_file(path, lenient=lenient, one=False)
     return read_folder(path, lambda file, one: _read_file(file, lenient=lenient, one=one))
@@ -141,8 +137,10 @@ def _read_file(path: Path, *, lenient: bool, one: bool) -> Found:
     if kind == "well":
         return the_well.read_well(path)
     if kind == "vtk":
-        from ipot.formats.vtk import read_vtk
+        from ipot.formats.vtk import open_vtk, read_vtk
 
+        if lenient:
+            return open_vtk(path)
         return CaseReader(lambda i: read_vtk(path), [path.stem], kind="mesh")
     if kind == "npy":
         raise DataError(

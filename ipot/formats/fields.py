@@ -110,8 +110,11 @@ class CaseReader(Sequence):
         *,
         kind: str,
         notes: Sequence[str] = (),
+        components: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self._read, self.names, self.kind, self.notes = read, tuple(names), kind, tuple(notes)
+        self.components = components or {}
+        """The names of the components of an array, where the file has them."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -130,6 +133,7 @@ class CaseReader(Sequence):
                 [self.names[i] for i in chosen],
                 kind=self.kind,
                 notes=self.notes,
+                components=self.components,
             )
         if not -len(self) <= index < len(self):
             raise IndexError(f"case {index} of {len(self)}")

@@ -28,12 +28,12 @@ from ipot.formats.limits import (
     BROKEN,
     check_memory,
     check_numbers,
-    check_squeezed,
     damaged,
     size_of,
     unwritable,
 )
 from ipot.formats.named_arrays import NAMES, sorted_out
+from ipot.memory import refuse_squeezed
 
 MOST = 1_000_000
 """Entries of one group."""
@@ -142,7 +142,7 @@ def array_at(path: Path, parent: Any, name: str, *, numbers: bool = True) -> h5p
     if numbers:
         check_numbers(what, array.dtype)
         held = min(array.id.get_storage_size(), path.stat().st_size)
-        check_squeezed(what, size_of(array.shape, array.dtype), held)
+        refuse_squeezed(what, size_of(array.shape, array.dtype), held)
         check_memory(f"a piece of {what}", size_of(array.chunks or (), array.dtype))
     return array
 

@@ -35,7 +35,7 @@ from ipot.formats.roles import MEMBERS, find_columns, find_frames, role_of
 from ipot.formats.series.clock import find_clock, in_order, kind_of
 from ipot.formats.series.frames import VERSIONS, Field, as_field, axis_of
 from ipot.formats.series.windows import clock_of, plan
-from ipot.formats.xarray_files import files_of, open_series
+from ipot.formats.xarray_files import files_of, open_series, values_of
 
 AT_MOST = 2**29
 """Bytes that are looked at."""
@@ -86,9 +86,10 @@ def _cases(path: str, cases: CaseReader) -> Inventory:
         if role == PARAMETER:
             widest = max(tally.sizes)
         parts.append(str(widest) if widest > 1 else "")
+        named = cases.components.get(name, ())
         as_parameter = role == FIELD and tally.even and tally.low < tally.high and max(counts) > 1
         told = f"{PARAMETER} (the same at all points of a case)" if as_parameter else role
-        shape = " x ".join(p for p in parts if p)
+        shape = " x ".join(p for p in parts if p) + (f" ({', '.join(named)})" if named else "")
         variables.append(tally.variable(name, shape, units.get(name, ""), told))
         if not absent[role, name] and tally.learnable and not name.startswith("-"):
             usable.append(variables[-1])
@@ -341,7 +342,7 @@ def _coordinate(array: Any) -> Variable:
     found = _plain(array, known)
     if known != "places" or array.size > WHOLE // 8 or not array.size:
         return found
-    values = np.asarray(array.values, dtype=np.float64)
+    values = values_of(array).astype(np.float64)
     missing = int((~np.isfinite(values)).sum())
     if missing == values.size:
         return replace(found, missing=missing)

@@ -20,10 +20,7 @@ import numpy as np
 
 from ipot.data.guard.paths import file_or_folder, shown
 from ipot.errors import DataError
-from ipot.memory import SMALL, free_memory, in_words, refuse_too_large
-
-SQUEEZED = 1100
-"""How many bytes one byte of a compressed file can stand for; deflate cannot reach more."""
+from ipot.memory import SMALL, free_memory, refuse_too_large
 
 CHANNELS = 2**20
 """Channels of one array, or numbers of one parameter: each of them gets a name."""
@@ -113,15 +110,6 @@ def check_channels(what: str, count: int) -> None:
         raise DataError(
             f"{what} has {count} channels; {CHANNELS} are the most. If its axes are in another "
             "order, write it with the channels last; of a compressed file, check that it is whole."
-        )
-
-
-def check_squeezed(what: str, size: int, held: int) -> None:
-    """Refuse sizes that the bytes of a file cannot stand for: a bomb, or a damaged header."""
-    if size > max(SMALL, SQUEEZED * held):
-        raise DataError(
-            f"{what} claims {in_words(size)} and the file holds {in_words(held)} of it, less than "
-            "any compression explains. It is damaged, or made to exhaust memory: write it again."
         )
 
 

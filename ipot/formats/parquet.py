@@ -14,9 +14,10 @@ from ipot.data.guard import trial
 from ipot.data.guard.hdf5 import READ
 from ipot.errors import DataError
 from ipot.formats.fields import Case, CaseReader
-from ipot.formats.limits import BROKEN, SQUEEZED, check_memory, damaged, unwritable
+from ipot.formats.limits import BROKEN, check_memory, damaged, unwritable
 from ipot.formats.roles import case_column
 from ipot.formats.tables import MOST, Table, cases_of, is_told, plain_columns, table_of
+from ipot.memory import SQUEEZED
 from ipot.safe_read import parse_json
 
 KEY = b"ipot"

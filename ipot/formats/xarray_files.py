@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ipot.data import gridded
 from ipot.errors import DataError, shown
 from ipot.formats.detect import LABELLED
@@ -161,3 +163,16 @@ def names_of(argument: str, names: str | Sequence[str] | None, data: Any) -> tup
         if data[name].dtype.kind not in "fiub":
             raise DataError(f"{argument}: {name} must hold real numbers, got {data[name].dtype}")
     return names
+
+
+def values_of(coordinate: Any) -> np.ndarray:
+    """The values of a coordinate, which may be read from its file only now."""
+    try:
+        return np.asarray(coordinate.values)
+    except (MemoryError, KeyboardInterrupt):
+        raise
+    except Exception as error:  # every reader has errors of its own
+        raise DataError(
+            f"the coordinate {shown(str(coordinate.name))} cannot be read; the file may be "
+            f"truncated or damaged ({error})."
+        ) from error

@@ -19,10 +19,9 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ipot.models._local import start_local
 from ipot.models._settings import Settings, features, positive
 from ipot.models.base import Latent, LatentOperator
-from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
+from ipot.nn.latent import InducingPoints, Processor, QueryDecoder, start_local
 from ipot.samples import Batch
 from ipot.spec import Spec
 
@@ -51,6 +50,7 @@ class IPOT(LatentOperator):
             heads=config.heads,
             multiplier=config.feed_forward,
             tied=config.tied,
+            raw=config.raw_keys,
         )
         self.decoder = QueryDecoder(
             config.width,

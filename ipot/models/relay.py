@@ -28,10 +28,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ipot.errors import Unsupported
-from ipot.models._local import start_local
 from ipot.models._settings import divided, features, frequencies, positive
 from ipot.models.base import Latent, LatentOperator, SeenPoints
-from ipot.nn.latent import Processor
+from ipot.nn.latent import Processor, start_local
 from ipot.nn.neighbours import Neighbours, Surroundings
 from ipot.nn.relay import Affine, LocalDecoder, RelayEncoder, relay_blocks
 from ipot.samples import Batch

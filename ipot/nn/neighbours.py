@@ -1,4 +1,4 @@
-"""A field near a place, where it is known at the input points alone.
+"""A field at any place, from the input points near it.
 
 A stencil has 3^D places around a point x (2 D + 1 where D > 2), a spacing δ apart. The field at
 each is taken from the inputs next to it:

@@ -1,1 +1,1 @@
-"""Your own data: fit, the fitted model, and the shapes it speaks."""
+"""`ipot.fit`: open data of one's own, choose sizes, train, and save the model."""

@@ -242,7 +242,8 @@ def _trainer(
     """Data, model and loop of an experiment, ready to run."""
     train_data, validation = _splits(settings, store or Store(), place, here, report)
     model = build(settings, statistics_of(settings, train_data))
-    load_start(model, source)
+    if source is not None:
+        load_start(model, source)
     model.examine(train_data)
     model.measure(train_data[0].points)
     unroll, objective = settings.training.unroll, model.objective()

@@ -1,4 +1,4 @@
-"""Settings that no machine can take, refused before memory or time is spent on them."""
+"""Refuse settings that no machine can take, before memory or time is spent on them."""
 
 from __future__ import annotations
 

@@ -65,11 +65,10 @@ def _axes(spec: Spec) -> tuple[int, int]:
     return spec.dimension, spec.query_dimension
 
 
-def load_start(model: Operator, source: Start | None) -> None:
-    """The best weights of another run, with its scales."""
-    if source is not None:
-        file = source.folder.best
-        weights, state = checkpoint.load(file)
-        problem = source.settings.problem.spec.name
-        checkpoint.refuse_other(state, {"model": model.name, "problem": problem}, file)
-        checkpoint.load_weights(model, weights, file)
+def load_start(model: Operator, source: Start) -> None:
+    """Give a model the best weights of another run, with its scales."""
+    file = source.folder.best
+    weights, state = checkpoint.load(file)
+    problem = source.settings.problem.spec.name
+    checkpoint.refuse_other(state, {"model": model.name, "problem": problem}, file)
+    checkpoint.load_weights(model, weights, file)

@@ -1,4 +1,4 @@
-"""What a saved model says of its own files, so that an edit or a mix-up is noticed at loading.
+"""Checksums of the files of a saved model: an edit or a mix-up is noticed at loading.
 
 config.json holds a sha256 of each part of the settings that decides an answer (`SETTINGS`) and of
 the files of weights and bounds. What people may put in their own words (about, scores, license,

@@ -47,6 +47,7 @@ def load(
     if not looks_saved(path):
         run = run_at(path)
         _refuse_no_model(run.path)
+        _refuse_damaged(path, run.path)
         model, settings = restore(run.path, place, weights, trusted=trusted)
         return Surrogate.of_experiment(model, settings, **facts_of_run(run, settings))
     if weights != "best":
@@ -115,6 +116,15 @@ def facts_of_run(folder: Run, settings: Experiment) -> dict[str, Any]:
     if isinstance(made, dict):
         about["environment"] = made
     return {"scores": scores, "about": about}
+
+
+def _refuse_damaged(path: Path, run: Path) -> None:
+    """Refuse a saved model whose config.json is no longer one: the run inside it may be another."""
+    if run != path and any((path / name).exists() for name in (CONFIG, WEIGHTS)):
+        raise RunError(
+            f"{path / CONFIG} is missing or damaged, so the saved model beside it cannot be "
+            f"checked. Fetch the folder again, or load the run that it was trained by: {run}"
+        )
 
 
 def _refuse_no_model(path: Path) -> None:

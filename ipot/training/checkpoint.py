@@ -1,4 +1,4 @@
-"""What a run leaves on disk to go on from: weights and counters in one file, whole or absent.
+"""Checkpoints: weights and counters in one file, whole or absent, from which a run resumes.
 
 Nothing in it is ever unpickled.
 """

@@ -1,4 +1,4 @@
-"""What a run reports while it goes: metrics on disk and for TensorBoard, progress on the screen."""
+"""Reports of a run in progress: metrics on disk and for TensorBoard, progress on the screen."""
 
 from __future__ import annotations
 

@@ -24,12 +24,11 @@ from ipot.training.distributed import World
 from ipot.training.draws import Draw, Draws, RaggedSteps, ahead
 from ipot.training.execution import choose, placed, precision_for, refuse_fewer_points
 from ipot.training.journal import Journal, Progress, Speed, duration
-from ipot.training.objective import Objective, RelativeL2, with_gradients
+from ipot.training.objective import Objective, RelativeL2, Validation, relative, with_gradients
 from ipot.training.optimizer import Average, make_optimizer
 from ipot.training.settings import Training, learning_rate, refuse_gradients
 from ipot.training.step import Step, fast_matmul
 from ipot.training.unroll import horizon, refuse_growth
-from ipot.training.validation import Validation, relative
 
 __all__ = ["Result", "Stopped", "Trainer", "train"]
 
@@ -85,7 +84,8 @@ class Trainer:
     ) -> None:
         refuse_gradients(settings)
         refuse_fewer_points(model, settings)
-        refuse_growth(model, settings)
+        if settings.grow:
+            refuse_growth(model, settings)
         objective = with_gradients(objective, settings.gradient_loss, model.spec)
         self.settings, self.folder, self.device, self.world = settings, run, device, world
         self._screen: Progress | None = None

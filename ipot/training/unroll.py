@@ -81,9 +81,9 @@ def horizon(steps: int, progress: float, grow: float) -> int:
     return ways[int(progress / grow * (len(ways) - 1))]
 
 
-def first_steps(batch: Batch, steps: int | None) -> Batch:
-    """The batch as far as its first steps; None takes all."""
-    if steps is None or steps >= len(batch.times):
+def first_steps(batch: Batch, steps: int) -> Batch:
+    """The batch as far as its first steps."""
+    if steps >= len(batch.times):
         return batch
     queries = batch.queries[:, :steps] if batch.queries.ndim == 4 else batch.queries
     return replace(
@@ -104,8 +104,6 @@ def examine(data: Dataset, spec: Spec, steps: int) -> None:
 
 def refuse_growth(model: Operator, settings: Training) -> None:
     """Refuse rollouts that grow where there are none, or where a system has its own objective."""
-    if not settings.grow:
-        return
     spec = model.spec
     if spec.steps == 1 or settings.unroll == 1:
         said = "training.unroll is 1" if spec.steps > 1 else f"{spec.name} has one step"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections import Counter
 
@@ -165,3 +166,14 @@ def test_what_is_left_out_stands_in_the_table_and_in_the_ledger(tmp_path, monkey
 def test_names_of_attacks_are_unique():
     attacks = all_attacks()
     assert all(name == attack.name for name, attack in attacks.items())
+
+
+def test_the_page_of_results_says_what_the_ledger_says():
+    page = (ledger.LEDGER.parents[1] / "docs" / "results.md").read_text()
+    found = re.findall(r"<!-- campaign --seed (\d+) -->\n\n(.*?)\n\n<!-- end -->", page, re.DOTALL)
+    assert found
+    for seed, table in found:
+        runs = ledger.with_seed(ledger.read(), int(seed))
+        assert table == ledger.table(ledger.summed(runs)), (
+            f"write it again: python -m campaign --table --seed {seed}"
+        )

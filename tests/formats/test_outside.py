@@ -13,7 +13,7 @@ from ipot.data import dedalus, readers
 from ipot.errors import DataError
 from ipot.formats import Case, inspect, read_cases, write_case
 from ipot.formats.numpy_files import read_arrays
-from ipot.formats.vtk import inspect_vtk, read_vtk
+from ipot.formats.vtk import read_vtk
 
 xr = pytest.importorskip("xarray")
 pv = pytest.importorskip("pyvista")
@@ -138,7 +138,7 @@ def test_pieces_stay_in_their_folder(tmp_path, monkeypatch, write, suffix):
 
 def test_a_list_of_itself_ends(tmp_path):
     with pytest.raises(DataError, match="deep"):
-        inspect_vtk(vtm(tmp_path / "a.vtm", "a.vtm"))
+        inspect(vtm(tmp_path / "a.vtm", "a.vtm"))
 
 
 @pytest.mark.parametrize("piece", ["../secret.geo", "/etc/passwd", "link.geo"])
@@ -257,3 +257,15 @@ def test_a_reference_store_is_not_opened(tmp_path):
     (tmp_path / "a.json").write_text('{"version": 1, "refs": {"a/0": ["/etc/passwd", 0, 10]}}')
     with pytest.raises(DataError, match="of no kind that is known"):
         inspect(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_coordinate_that_cannot_be_read_is_named(tmp_path, version):
+    data = xr.open_zarr(series(tmp_path / "a.zarr", version)).load()
+    places = ("y", "x"), np.arange(12.0).reshape(3, 4)
+    data.assign_coords(depth=places).to_zarr(tmp_path / "b.zarr", zarr_format=version)
+    chunk = {2: "0.0", 3: "c/0/0"}[version]
+    (tmp_path / "b.zarr" / "depth" / chunk).write_bytes(b"short")
+    for _ in range(2):
+        with pytest.raises(DataError, match="the coordinate 'depth' cannot be read"):
+            inspect(tmp_path / "b.zarr")

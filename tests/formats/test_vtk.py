@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipot.errors import DataError
+from ipot.formats import inspect
 from ipot.formats.fields import Case, Mesh
-from ipot.formats.vtk import inspect_vtk, read_vtk, write_vtk
+from ipot.formats.vtk import read_vtk, write_vtk
 from ipot.formats.vtk.cells import take_cells
 
 from .vtk_files import (
@@ -111,7 +112,7 @@ def test_pieces_are_joined(tmp_path, mode):
     assert case.mesh is not None
     assert case.mesh.connectivity.tolist() == [0, 1, 2, 3, 4, 5, 6]
     assert case.mesh.offsets.tolist() == [3, 7]
-    assert inspect_vtk(tmp_path / "a.vtu").notes[0] == "3 pieces are read as one mesh"
+    assert inspect(tmp_path / "a.vtu").notes[0] == "3 pieces are read as one mesh"
 
 
 def test_an_array_that_a_piece_lacks_is_left_out_and_said(tmp_path):
@@ -119,7 +120,7 @@ def test_an_array_that_a_piece_lacks_is_left_out_and_said(tmp_path):
     inner = piece(file, POINTS, POINTS[:, 0]) + piece(file, POINTS)
     path = put(tmp_path, file.wrap(inner))
     assert read_vtk(path).fields == {}
-    assert any("u is left out" in note for note in inspect_vtk(path).notes)
+    assert any("u is left out" in note for note in inspect(path).notes)
 
 
 def test_cell_data_of_a_surface_follow_their_cells(tmp_path):
@@ -243,7 +244,7 @@ def test_types_that_vtk_lacks_become_the_next_wider(tmp_path):
 
 
 def test_inspection_says_what_is_there(tmp_path):
-    found = inspect_vtk(put(tmp_path, pyramid()))
+    found = inspect(put(tmp_path, pyramid()))
     assert found.kind == "VTK unstructured grid"
     assert found.cases == 1
     assert found.points == (5, 5)
@@ -252,16 +253,16 @@ def test_inspection_says_what_is_there(tmp_path):
         "points": "places",
         "p": "input or target",
         "U": "input or target",
-        "mark": "input or target",
+        "mark": "input or target, on cells",
         "Mach": "parameter",
-        "TimeValue": "time",
+        "TimeValue": "parameter",
     }
     p = by_name["p"]
-    assert (p.shape, p.dtype, p.missing) == ("5 points", "float64", 1)
+    assert (p.shape, p.dtype, p.missing) == ("1 case x 5 points", "float64", 1)
     assert (p.low, p.high) == (-2.5, 4e9)
     assert p.mean == pytest.approx(np.nanmean(PRESSURE))
-    assert by_name["U"].shape == "5 points x 3"
-    assert by_name["mark"].shape == "2 cells"
+    assert by_name["U"].shape == "1 case x 5 points x 3"
+    assert by_name["mark"].shape == "1 case x 2 cells"
 
 
 def test_inspection_speaks_of_what_reading_refuses(tmp_path):
@@ -269,13 +270,13 @@ def test_inspection_speaks_of_what_reading_refuses(tmp_path):
     points = POINTS.copy()
     points[1, 2] = np.nan
     path = put(tmp_path, file.wrap(piece(file, points, np.ones(5))))
-    notes = inspect_vtk(path).notes
-    assert any("1 coordinates of points are NaN" in note for note in notes)
-    assert any("u is the same everywhere" in note for note in notes)
+    notes = inspect(path).notes
+    assert any("points: 1 values are NaN or infinite" in note for note in notes)
+    assert any("u is 1 everywhere" in note for note in notes)
     with pytest.raises(DataError, match="1 coordinates of points are NaN"):
         read_vtk(path)
     path = put(tmp_path, file.wrap('<Piece NumberOfPoints="0" NumberOfCells="0"/>'))
-    assert inspect_vtk(path).notes == ("there are no points in it",)
+    assert inspect(path).notes == ("there are cases without points: remove them",)
     with pytest.raises(DataError, match="no points"):
         read_vtk(path)
 
@@ -285,7 +286,7 @@ def test_texts_are_passed_over(tmp_path):
     texts = '<FieldData><Array type="String" Name="who" format="ascii">65 0</Array></FieldData>'
     path = put(tmp_path, file.wrap(texts + piece(file, POINTS)))
     assert read_vtk(path).parameters == {}
-    assert "who is left alone: it is String" in inspect_vtk(path).notes
+    assert "who is left alone: it is String" in inspect(path).notes
 
 
 def test_what_cannot_be_written_is_refused_and_the_old_file_stays(tmp_path):

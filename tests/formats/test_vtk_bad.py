@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipot.errors import DataError, IpotError
+from ipot.formats import inspect
 from ipot.formats.vtk import encoding as vtk_encoding
-from ipot.formats.vtk import inspect_vtk, read_vtk
+from ipot.formats.vtk import read_vtk
 from ipot.formats.vtk import xml as vtk_xml
 
 from .vtk_files import COMPRESSORS, MODES, POINTS, File, pyramid
@@ -57,7 +58,7 @@ def test_damage_never_surprises(tmp_path_factory, which, changes, end):
         content[begin + int(at * (len(content) - begin)) - (begin == len(content))] = byte
     path = tmp_path_factory.mktemp("damage") / "a.vtu"
     path.write_bytes(content)
-    for act in (read_vtk, inspect_vtk):
+    for act in (read_vtk, inspect):
         try:
             act(path)
         except IpotError as error:

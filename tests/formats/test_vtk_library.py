@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from ipot.errors import DataError, Unsupported
+from ipot.formats import inspect
 from ipot.formats.fields import Case
-from ipot.formats.vtk import inspect_vtk, read_vtk, write_vtk
+from ipot.formats.vtk import read_vtk, write_vtk
 
 pv = pytest.importorskip("pyvista")
 vtk = pytest.importorskip("vtk")
@@ -208,9 +209,9 @@ def test_units_and_components_of_vtk_are_read(tmp_path):
     array.SetComponentName(0, "along")
     write_by_vtk(mesh, tmp_path / "a.vtu", "Binary", 0, "None")
     assert read_vtk(tmp_path / "a.vtu").units == {"point f8 vector": "m/s"}
-    found = {v.name: v for v in inspect_vtk(tmp_path / "a.vtu").variables}["point f8 vector"]
+    found = {v.name: v for v in inspect(tmp_path / "a.vtu").variables}["point f8 vector"]
     assert found.units == "m/s"
-    assert found.shape == "60 points x 3 (along, , )"
+    assert found.shape == "1 case x 60 points x 3 (along, , )"
 
 
 def test_polyhedra_keep_corners_and_data(tmp_path):
@@ -240,7 +241,7 @@ def test_other_formats_go_through_vtk(tmp_path):
             assert_same(case, mesh.cast_to_unstructured_grid())
         else:
             assert_same(case, mesh)
-        assert inspect_vtk(path).kind == f"{path.suffix} through VTK"
+        assert inspect(path).kind == f"{path.suffix} through VTK"
     # Content decides where a suffix misleads.
     (tmp_path / "b.vtu").write_bytes((tmp_path / "surface.vtk").read_bytes())
     assert_same(read_vtk(tmp_path / "b.vtu"), sources[".vtp"])

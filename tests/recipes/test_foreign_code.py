@@ -109,8 +109,14 @@ def test_systems_that_a_folder_is_named_for(code, tmp_path):
     "name",
     [
         *("..os", ".os", "os.", "a..b", "a.b c", "ipot.models..ipot", "ipot.models.ipot.MODEL"),
-        *("ipot.models.x.y", "ipot.__main__", "ipot.commands.demo", "ipot.models._local", "ipot."),
-        *("ipot.problems.darcy", "_local", "base", "", "../x", "a\0.b", 3, None, ["ipot"]),
+        *(
+            "ipot.models.x.y",
+            "ipot.__main__",
+            "ipot.commands.demo",
+            "ipot.models._wrappers",
+            "ipot.",
+        ),
+        *("ipot.problems.darcy", "_wrappers", "base", "", "../x", "a\0.b", 3, None, ["ipot"]),
     ],
 )
 @pytest.mark.parametrize("trusted", [False, True])

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from own import tiny
 
 import ipot
 from ipot import registry
@@ -89,3 +90,16 @@ def test_the_network_is_not_asked(place, monkeypatch):
     for name in ("socket", "create_connection", "getaddrinfo"):
         monkeypatch.setattr(socket, name, refuse)
     assert ipot.load(place, device="cpu").spec.name == "a test"
+
+
+def test_the_run_inside_does_not_stand_in_for_a_damaged_model(tmp_path):
+    ipot.fit(tiny.data("mesh", 12), epochs=1, out=tmp_path / "model", device="cpu", quiet=True)
+    for content in (b"\x00\x01", None):
+        file = tmp_path / "model" / "config.json"
+        if content is None:
+            file.unlink()
+        else:
+            file.write_bytes(content)
+        with pytest.raises(RunError, match="missing or damaged"):
+            ipot.load(tmp_path / "model")
+    assert ipot.load(tmp_path / "model" / "training")

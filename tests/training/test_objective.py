@@ -7,8 +7,7 @@ import torch
 from ipot.data.dataset import Ragged
 from ipot.evaluation.metrics import relative_l2
 from ipot.samples import Batch, collate
-from ipot.training.objective import BalancedL2, RelativeL2
-from ipot.training.validation import Validation
+from ipot.training.objective import BalancedL2, RelativeL2, Validation
 from training.toys import CPU, fit, model, ragged
 
 SCALE = torch.tensor([0.25])

@@ -7,8 +7,8 @@ import pytest
 from ipot.errors import RunError, Unsupported
 from ipot.run_folder import Run
 from ipot.training import checkpoint
+from ipot.training.objective import Validation
 from ipot.training.settings import Training
-from ipot.training.validation import Validation
 from training.toys import fit
 
 

@@ -6,11 +6,11 @@ import torch
 from ipot.errors import DataError
 from ipot.evaluation.evaluate import evaluate
 from ipot.run_folder import Run
-from ipot.training import checkpoint, validation
+from ipot.training import checkpoint, objective
 from ipot.training.checkpoint import BestWeights
 from ipot.training.journal import read
+from ipot.training.objective import Validation
 from ipot.training.trainer import Trainer
-from ipot.training.validation import Validation
 from training.toys import CPU, fit, model, packed, ragged, stacked
 
 
@@ -52,8 +52,8 @@ def test_a_batch_that_does_not_fit_is_halved(monkeypatch):
             raise DataError("take fewer rows") from torch.OutOfMemoryError("CUDA out of memory")
         return predict(network, batch)
 
-    predict = validation.predict
-    monkeypatch.setattr(validation, "predict", small)
+    predict = objective.predict
+    monkeypatch.setattr(objective, "predict", small)
     held_out = Validation(stacked(16, seed=2), CPU)
     network = model()
     assert held_out(network) == pytest.approx(evaluate(network, stacked(16, seed=2)).relative_l2)
@@ -64,7 +64,7 @@ def test_a_batch_that_does_not_fit_is_halved(monkeypatch):
         def fail(network, batch, error=error):
             raise error
 
-        monkeypatch.setattr(validation, "predict", fail)
+        monkeypatch.setattr(objective, "predict", fail)
         held_out.batch = batch
         with pytest.raises(type(error)):
             held_out(network)
@@ -73,13 +73,13 @@ def test_a_batch_that_does_not_fit_is_halved(monkeypatch):
 
 def test_a_gpu_takes_as_many_samples_as_keep_it_busy():
     gpu = torch.device("cuda")
-    for points, expected in ((12, validation.MOST), (2**13, 32), (2**18, 1), (2**19, 1)):
-        assert validation._samples_at_once(stacked(1, points=points), gpu) == expected
-    assert validation._samples_at_once(stacked(1, points=2**18), CPU) == validation.AT_ONCE
+    for points, expected in ((12, objective.MOST), (2**13, 32), (2**18, 1), (2**19, 1)):
+        assert objective._samples_at_once(stacked(1, points=points), gpu) == expected
+    assert objective._samples_at_once(stacked(1, points=2**18), CPU) == objective.AT_ONCE
     largest = max(max(len(s.points), len(s.queries)) for s in ragged().samples)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validation, "ROWS", 3 * largest)
-        assert validation._samples_at_once(ragged(), gpu) == 3
+        patch.setattr(objective, "ROWS", 3 * largest)
+        assert objective._samples_at_once(ragged(), gpu) == 3
 
 
 def weights(value):

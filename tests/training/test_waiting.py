@@ -12,11 +12,10 @@ from ipot.data.packed import Packed
 from ipot.spec import Need
 from ipot.training.distributed import World
 from ipot.training.draws import Draws
-from ipot.training.objective import RelativeL2
+from ipot.training.objective import RelativeL2, Validation
 from ipot.training.optimizer import make_optimizer
 from ipot.training.settings import Training
 from ipot.training.step import Ledger, Step, small_regions
-from ipot.training.validation import Validation
 from training.toys import CPU, model, packed, ragged, stacked
 from training.waiting import Waited, nothing_waits
 

@@ -16,31 +16,12 @@ from ipot.accelerate.cpu.build import call
 from ipot.accelerate.cpu.interface import (
     Problem,
     address,
+    attention_operator,
     dense,
-    differentiable_gradients,
     rows,
     threads,
 )
 from ipot.nn.attention import attention, join_heads, split_heads
-
-
-def attend(
-    query: Tensor,
-    pairs: Tensor,
-    value: Tensor | None,
-    heads: int,
-    mask: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Queries (Bq, M, H e), keys and behind them values (B, N, H (e + f)) to (B, M, H f), and the
-    logarithm of the sum of the weights (B, H, M).
-
-    Where there is a `value`, `pairs` are keys alone. A query with a leading 1 serves the whole
-    batch. Without a real key the answer is 0, its logarithm minus infinity.
-    """
-    tensors = (query, pairs) if value is None else (query, pairs, value)
-    trained = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    way = _attend if trained or torch.compiler.is_compiling() else _forward
-    return way(query, pairs, value, mask, heads)
 
 
 def attend_rounded(
@@ -142,49 +123,13 @@ def _apart(pairs: Tensor, value: Tensor | None, inner: int) -> tuple[Tensor, Ten
     return (pairs[..., :inner], pairs[..., inner:]) if value is None else (pairs, value)
 
 
-def _formula(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, heads: int) -> Tensor:
+def _formula(
+    query: Tensor, pairs: Tensor, value: Tensor | None, mask: Tensor | None, heads: int
+) -> Tensor:
     """Attention by torch's operators, for derivatives of derivatives."""
-    query, key, value = (split_heads(t, heads) for t in (query, key, value))
+    parts = (query, *_apart(pairs, value, query.shape[-1]))
+    query, key, value = (split_heads(t, heads) for t in parts)
     return join_heads(attention(query, key, value, mask))
 
 
-_attend = torch.library.custom_op("ipot::attend_native", _forward, mutates_args=())
-_differentiated = torch.library.custom_op(
-    "ipot::attend_native_backward", _backward, mutates_args=()
-)
-
-
-@_attend.register_fake
-def _(query, pairs, value, mask, heads):
-    inner = query.shape[-1]
-    width = pairs.shape[-1] - inner if value is None else value.shape[-1]
-    out = pairs.new_empty(pairs.shape[0], query.shape[1], width)
-    return out, pairs.new_empty(pairs.shape[0], heads, query.shape[1])
-
-
-@_differentiated.register_fake
-def _(gradient, query, pairs, value, mask, out, lse, heads):
-    rest = pairs.new_empty(0 if value is None else value.shape)
-    return query.new_empty(query.shape), pairs.new_empty(pairs.shape), rest
-
-
-def _keep(ctx, inputs, output) -> None:
-    query, pairs, value, mask, heads = inputs
-    ctx.save_for_backward(query, pairs, value, mask, *output)
-    ctx.heads = heads
-    ctx.mark_non_differentiable(output[1])
-
-
-def _differentiate(ctx, gradient, _):
-    query, pairs, value, mask, out, lse = ctx.saved_tensors
-    if torch.is_grad_enabled():  # somebody wants derivatives of these as well
-
-        def formula(query: Tensor, pairs: Tensor, value: Tensor | None) -> Tensor:
-            return _formula(query, *_apart(pairs, value, query.shape[-1]), mask, ctx.heads)
-
-        return *differentiable_gradients(formula, (query, pairs, value), gradient), None, None
-    dq, dp, dv = _differentiated(gradient, query, pairs, value, mask, out, lse, ctx.heads)
-    return dq, dp, None if value is None else dv, None, None
-
-
-_attend.register_autograd(_differentiate, setup_context=_keep)
+attend = attention_operator("attend_native", _forward, _backward, _formula)

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ipot.accelerate.cpu.interface import attention_operator
+
 SCORES = 1 << 18
 """Of a block: 1 MiB in float32, about what a core has in cache for itself."""
 SHORT = 256
@@ -27,25 +29,6 @@ FEW = 1 << 14
 """Scores of a sample up to which blocks are not worth their calls."""
 MANY = 1 << 22
 """Scores of a batch beyond which the operations of the formula wait for memory."""
-
-
-def attend(
-    query: Tensor,
-    pairs: Tensor,
-    value: Tensor | None,
-    heads: int,
-    mask: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Queries (Bq, M, H e), keys and behind them values (B, N, H (e + f)) to (B, M, H f), and the
-    logarithm of the sum of the weights (B, H, M).
-
-    Where there is a `value`, `pairs` are keys alone. A query with a leading 1 serves the whole
-    batch. Without a real key the answer is 0, its logarithm minus infinity.
-    """
-    tensors = (query, pairs) if value is None else (query, pairs, value)
-    trained = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    call = _attend if trained or torch.compiler.is_compiling() else _forward
-    return call(query, pairs, value, mask, heads)
 
 
 def gradients(
@@ -140,8 +123,8 @@ def _backward(
     heads: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of queries, of pairs and of values (empty where those are in the pairs)."""
-    d_query, d_pairs = torch.zeros_like(query), torch.zeros_like(pairs)
-    d_value = None if value is None else torch.zeros_like(value)
+    d_query, d_pairs = query.new_zeros(query.shape), pairs.new_zeros(pairs.shape)
+    d_value = None if value is None else value.new_zeros(value.shape)
     sums = _parts(d_query, d_pairs, d_value, heads)
     query, key, values = _parts(query, pairs, value, heads)
     scale = query.shape[-1] ** -0.5
@@ -251,37 +234,4 @@ def _split(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-_attend = torch.library.custom_op("ipot::attend_blocks", _forward, mutates_args=())
-_differentiated = torch.library.custom_op(
-    "ipot::attend_blocks_backward", _backward, mutates_args=()
-)
-
-
-@_attend.register_fake
-def _(query, pairs, value, mask, heads):
-    inner = query.shape[-1]
-    width = pairs.shape[-1] - inner if value is None else value.shape[-1]
-    out = pairs.new_empty(pairs.shape[0], query.shape[1], width)
-    return out, pairs.new_empty(pairs.shape[0], heads, query.shape[1])
-
-
-@_differentiated.register_fake
-def _(gradient, query, pairs, value, mask, out, lse, heads):
-    rest = query.new_empty(0) if value is None else torch.empty_like(value)
-    return torch.empty_like(query), torch.empty_like(pairs), rest
-
-
-def _keep(ctx, inputs, output) -> None:
-    query, pairs, value, mask, heads = inputs
-    ctx.save_for_backward(query, pairs, value, mask, *output)
-    ctx.heads = heads
-    ctx.mark_non_differentiable(output[1])
-
-
-def _differentiate(ctx, gradient, _):
-    query, pairs, value, mask, out, lse = ctx.saved_tensors
-    dq, dp, dv = _differentiated(gradient, query, pairs, value, mask, out, lse, ctx.heads)
-    return dq, dp, None if value is None else dv, None, None
-
-
-_attend.register_autograd(_differentiate, setup_context=_keep)
+attend = attention_operator("attend_blocks", _forward, _backward)

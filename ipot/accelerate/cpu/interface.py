@@ -1,4 +1,4 @@
-"""How the compiled library is called: with which tensors and when, and structures as it reads them.
+"""How the compiled library is called: which tensors it may read, and in which structures.
 
 Kernels read memory, and torch does not see what they do: `readable` and its kin say when that is
 allowed.
@@ -10,8 +10,8 @@ import ctypes
 from collections.abc import Callable, Sequence
 
 import torch
-import torch.autograd.forward_ad as forward
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from ipot.accelerate.cpu.build import library, why_not_bf16
 from ipot.errors import Unsupported
@@ -144,6 +144,74 @@ def differentiable_gradients(
     return [next(found) if t is not None and t.requires_grad else None for t in own]
 
 
+Attend = Callable[..., tuple[Tensor, Tensor]]
+
+
+def attention_operator(
+    name: str,
+    forward: Attend,
+    backward: Callable[..., tuple[Tensor, Tensor, Tensor]],
+    formula: Callable[..., Tensor] | None = None,
+) -> Attend:
+    """Attention that torch can differentiate and compile, from its two passes.
+
+    `forward` takes queries, pairs, values, mask and heads; `backward` the gradient of the answer,
+    then those tensors, both answers and the heads. `formula`, of what `forward` takes, is for
+    derivatives of derivatives.
+    """
+    operator = torch.library.custom_op(f"ipot::{name}", forward, mutates_args=())
+    differentiated = torch.library.custom_op(f"ipot::{name}_backward", backward, mutates_args=())
+
+    @operator.register_fake
+    def _(query, pairs, value, mask, heads):
+        width = pairs.shape[-1] - query.shape[-1] if value is None else value.shape[-1]
+        out = pairs.new_empty(pairs.shape[0], query.shape[1], width)
+        return out, pairs.new_empty(pairs.shape[0], heads, query.shape[1])
+
+    @differentiated.register_fake
+    def _(gradient, query, pairs, value, mask, out, lse, heads):
+        rest = pairs.new_empty(0 if value is None else value.shape)
+        return query.new_empty(query.shape), pairs.new_empty(pairs.shape), rest
+
+    def keep(ctx, inputs, output) -> None:
+        query, pairs, value, mask, heads = inputs
+        ctx.save_for_backward(query, pairs, value, mask, *output)
+        ctx.heads = heads
+        ctx.mark_non_differentiable(output[1])
+
+    def differentiate(ctx, gradient, _):
+        query, pairs, value, mask, out, lse = ctx.saved_tensors
+        if formula is not None and torch.is_grad_enabled():  # their derivatives are wanted too
+            again = differentiable_gradients(
+                lambda q, p, v: formula(q, p, v, mask, ctx.heads), (query, pairs, value), gradient
+            )
+            return *again, None, None
+        dq, dp, dv = differentiated(gradient, query, pairs, value, mask, out, lse, ctx.heads)
+        return dq, dp, None if value is None else dv, None, None
+
+    operator.register_autograd(differentiate, setup_context=keep)
+
+    def attend(
+        query: Tensor,
+        pairs: Tensor,
+        value: Tensor | None,
+        heads: int,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Queries (Bq, M, H e), keys and behind them values (B, N, H (e + f)) to (B, M, H f), and
+        the logarithm of the sum of the weights (B, H, M).
+
+        Where there is a `value`, `pairs` are keys alone. A query with a leading 1 serves the whole
+        batch. Without a real key the answer is 0, its logarithm minus infinity.
+        """
+        tensors = (query, pairs) if value is None else (query, pairs, value)
+        trained = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        way = operator if trained or torch.compiler.is_compiling() else forward
+        return way(query, pairs, value, mask, heads)
+
+    return attend
+
+
 def threads(work: int) -> int:
     """How many share so many multiplications: as torch has, but fewer where there are few. Others
     may want the cores, and to meet at the end of a task takes as long as thousands of them."""
@@ -194,7 +262,7 @@ def readable(*tensors: Tensor, kinds: tuple[torch.dtype, ...] = EXACT) -> bool:
     else:
         watched = torch.jit.is_tracing() or bool(torch._C._len_torch_dispatch_stack())
         watched = watched or torch._C._functorch.peek_interpreter_stack() is not None
-        watched = watched or forward._current_level >= 0
+        watched = watched or forward_ad._current_level >= 0
     if watched:
         return False
     return all(t.dtype in kinds and t.device.type == "cpu" for t in tensors)

@@ -1,4 +1,4 @@
-"""What a tower of blocks is asked to do; see `ipot.accelerate.cuda.tower`."""
+"""How often the blocks of `ipot.accelerate.cuda.tower` are applied, and which states it returns."""
 
 from __future__ import annotations
 

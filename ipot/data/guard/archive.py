@@ -18,15 +18,12 @@ import numpy as np
 
 from ipot.data.guard.paths import regular_file, shown
 from ipot.errors import DataError
-from ipot.memory import in_words
+from ipot.memory import SMALL, refuse_squeezed
 
 MOST = 100_000
 """Members of one archive."""
-SQUEEZED = 1100
-"""How many bytes one byte can stand for: deflate cannot reach more."""
 RATIO = 20
-SMALL = 2**26
-"""Members that unpack to more than this, and to more than `RATIO` times their size, are counted
+"""Members that unpack to more than `SMALL`, and to more than this times their size, are counted
 through before memory is taken for them."""
 _LOCAL = struct.Struct("<4s5H3I2H")
 _PIECE = 2**20
@@ -40,14 +37,14 @@ def npz_headers(path: Path) -> Headers:
     found: Headers = {}
     size = regular_file(path).st_size
     with zipfile.ZipFile(path) as archive:
-        _refuse_ratio(shown(path), sum(info.file_size for info in archive.infolist()), size)
+        refuse_squeezed(shown(path), sum(info.file_size for info in archive.infolist()), size)
         check_archive(path, archive)
         for info in archive.infolist():
             if not info.filename.endswith(".npy"):
                 continue
             name = info.filename.removesuffix(".npy")
             what = f"{shown(name)} of {shown(path)}"
-            _refuse_ratio(what, info.file_size, info.compress_size)
+            refuse_squeezed(what, info.file_size, info.compress_size)
             with archive.open(info) as member:
                 found[name] = npy_header(what, member)
             shape, dtype = found[name]
@@ -155,15 +152,6 @@ def _end(path: Path, file: Any, info: zipfile.ZipInfo) -> int:
     if own != info.orig_filename:
         raise _wrong(path, info, f"has another name in its own header ({shown(own, 100)})")
     return info.header_offset + _LOCAL.size + name + extra + info.compress_size
-
-
-def _refuse_ratio(what: str, claimed: int, held: int) -> None:
-    if claimed > max(SMALL, SQUEEZED * held):
-        raise DataError(
-            f"{what} claims {in_words(claimed)} and the file holds {in_words(held)} of it, less "
-            "than any compression explains. It is damaged, or made to exhaust memory: write it "
-            "again."
-        )
 
 
 def _wrong(path: Path, info: zipfile.ZipInfo, what: str) -> DataError:

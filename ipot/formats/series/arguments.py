@@ -38,13 +38,6 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     return found
 
 
-def yes_or_no(name: str, value: Any) -> bool:
-    """True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise DataError(f"{name} must be True or False, got {shown(value)}")
-    return bool(value)
-
-
 def bytes_of(name: str, value: Any) -> int:
     """A number of bytes, also in words like 2GB or 500 MiB."""
     found = None

@@ -21,6 +21,7 @@ from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 from ipot.formats.roles import role_named, role_of
 from ipot.formats.series.windows import Axis
+from ipot.formats.xarray_files import values_of
 
 PIECE = 32 << 20
 """Bytes that are read at once."""
@@ -216,7 +217,7 @@ def _closes_circle(array: Any, dim: str) -> bool:
         return False
     if array[dim].dtype.kind not in "fiu":
         return False  # refused where places are made of it
-    values = np.asarray(array[dim].values, dtype=np.float64)
+    values = values_of(array[dim]).astype(np.float64)
     return bool(abs(abs(values[-1] - values[0]) - 360) < 1e-3)
 
 
@@ -225,5 +226,5 @@ def axis_of(data: Any, field: Field) -> Axis:
     array, dim = field.array, field.frame
     for name in (n for n in ("valid_time", dim) if n in array.coords):
         if array[name].dims == (dim,):
-            return Axis(str(name), np.asarray(array[name].values))
+            return Axis(str(name), values_of(array[name]))
     return Axis(str(dim), np.arange(array.sizes[dim]), dated=False)

@@ -24,7 +24,7 @@ from ipot.formats.series.variables import (
     read_jobs,
     variables_of,
 )
-from ipot.formats.xarray_files import UNNAMED, as_dataset, names_of
+from ipot.formats.xarray_files import UNNAMED, as_dataset, names_of, values_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,7 +67,7 @@ def to_batch(series: Series, frames: Any, layout: Layout | None = None) -> list[
     numbers, last = _latest(series, side)
     members = np.arange(side.members)
     named = sample is not None and sample in data.coords
-    labels = list(data[sample].values) if named else [None] * side.members
+    labels = list(values_of(data[sample])) if named else [None] * side.members
     if series.clock is not None:
         numbers = members[:, None] * len(side.axis.times if side.axis else ()) + numbers
         lasts = [last] * side.members

@@ -18,6 +18,7 @@ import numpy as np
 
 from ipot.errors import DataError
 from ipot.formats.roles import role_of
+from ipot.formats.xarray_files import values_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +118,7 @@ def assemble(columns: Sequence[Any], dims: Sequence[str], others: Any, what: str
     sizes = {str(d): n for c in columns for d, n in zip(c.dims, c.shape, strict=True)}
     coordinates = {}
     for c in columns:
-        values = np.asarray(c.values, dtype=np.float64)
+        values = values_of(c).astype(np.float64)
         if not np.isfinite(values).all():
             raise DataError(
                 f"{what}: the coordinate {c.name} holds {int((~np.isfinite(values)).sum())} values "
@@ -126,7 +127,7 @@ def assemble(columns: Sequence[Any], dims: Sequence[str], others: Any, what: str
         coordinates[str(c.name)] = (tuple(map(str, c.dims)), values, _plain(c.attrs))
     for name, c in getattr(others, "coords", {}).items():
         if str(name) not in coordinates and c.dims and {str(d) for d in c.dims} <= set(dims):
-            coordinates[str(name)] = (tuple(map(str, c.dims)), np.asarray(c.values), {})
+            coordinates[str(name)] = (tuple(map(str, c.dims)), values_of(c), {})
     return Places(
         dims=tuple(dims),
         shape=tuple(sizes[d] for d in dims),
@@ -156,7 +157,7 @@ def _refuse_no_numbers(coordinate: Any, what: str) -> None:
 
 def _refuse_off_globe(columns: Sequence[Any], what: str) -> None:
     for c, low, high in ((columns[0], -360.0, 720.0), (columns[1], -90.0, 90.0)):
-        values = np.asarray(c.values, dtype=np.float64)
+        values = values_of(c).astype(np.float64)
         values = values[np.isfinite(values)]
         if values.size and (values.min() < low - 1e-3 or values.max() > high + 1e-3):
             raise DataError(

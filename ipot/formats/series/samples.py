@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from ipot.data.own import Dataset
+from ipot.data.own_given import flag
 from ipot.errors import DataError
 from ipot.formats.series import clock as clocks
-from ipot.formats.series.arguments import bytes_of, listed, refuse_dimensions, whole, yes_or_no
+from ipot.formats.series.arguments import bytes_of, listed, refuse_dimensions, whole
 from ipot.formats.series.dataset import WindowValues, join
 from ipot.formats.series.description import Series
 from ipot.formats.series.frames import PIECE, Field, free_memory
@@ -70,7 +71,7 @@ def from_xarray(
     history, lead = whole("history", history), whole("lead", lead, 0)
     every, stride = whole("every", every), whole("stride", stride)
     max_samples = None if max_samples is None else whole("max_samples", max_samples)
-    season = yes_or_no("season", season)
+    season = flag("season", season)
     limit = free_memory() // 4 if memory is None else bytes_of("memory", memory)
     space = None if space is None else listed("space", space)
     refuse_dimensions(time, sample)

@@ -1,7 +1,7 @@
 """Meshes in and out: VTK's .vtu and .vtp, and what VTK's own library reads besides.
 
     read_vtk(path) -> Case         points, point data, cells, cell data, field data as parameters
-    inspect_vtk(path) -> Inventory what is in it
+    open_vtk(path) -> CaseReader   the mesh as it stands, for `ipot.formats.inspect`
     write_vtk(path, case)          opens in ParaView
 
 Files in XML are read and written here in all their encodings: as text, base64 or raw, inline or
@@ -18,8 +18,7 @@ import numpy as np
 
 from ipot.errors import DataError, shown
 from ipot.formats.detect import VTK, VTK_WRITTEN
-from ipot.formats.fields import Case
-from ipot.formats.inventory import FIELD, PARAMETER, PLACES, Inventory, Tally, Variable
+from ipot.formats.fields import Case, CaseReader
 from ipot.formats.limits import require_file
 from ipot.formats.vtk.encoding import NeedsVtk
 from ipot.formats.vtk.library import read_other
@@ -27,19 +26,17 @@ from ipot.formats.vtk.read import Found, read_xml
 from ipot.formats.vtk.write import write_xml
 from ipot.formats.vtk.xml import looks_like_vtk
 
-TIME = ("TimeValue", "TIME", "Time", "time")
-
 
 def read_vtk(path: str | os.PathLike[str]) -> Case:
     """The mesh in a file with all data on it.
 
     Texts in it are passed over. Arrays that not all pieces of a mesh have are left out;
-    `inspect_vtk` says so.
+    `ipot.formats.inspect` says so.
     """
     case = _find(Path(path)).case
     if len(case.points) == 0:
         raise DataError(f"{path} has no points: there is nothing to learn from or to answer at")
-    wrong = _missing(case.points)
+    wrong = int(case.points.size - np.isfinite(case.points).sum())
     if wrong:
         raise DataError(
             f"{path}: {wrong} coordinates of points are NaN or infinite; remove these points"
@@ -47,26 +44,17 @@ def read_vtk(path: str | os.PathLike[str]) -> Case:
     return case
 
 
-def inspect_vtk(path: str | os.PathLike[str]) -> Inventory:
-    """What is in a file, with ranges and what looks odd."""
+def open_vtk(path: str | os.PathLike[str]) -> CaseReader:
+    """The mesh in a file with what there is to say about it, whatever `read_vtk` would refuse."""
     found = _find(Path(path))
-    case = found.case
-    rows, cells = len(case.points), 0 if case.mesh is None else len(case.mesh)
-    variables = [_variable("points", PLACES, case.points, f"{rows} points", found)]
-    for name, array in case.fields.items():
-        variables.append(_variable(name, FIELD, array, f"{rows} points", found))
-    for name, array in case.cell_fields.items():
-        variables.append(_variable(name, FIELD, array, f"{cells} cells", found))
-    for name, array in case.parameters.items():
-        role = "time" if name in TIME else PARAMETER
-        variables.append(_variable(name, role, array, f"{len(array)} numbers", found))
-    return Inventory(
-        path=str(path),
+    bare = found.case.mesh is None and len(found.case.points)
+    notes = ["there are no cells in it, only points"] if bare else []
+    return CaseReader(
+        lambda i: found.case,
+        [Path(path).stem],
         kind=found.kind,
-        cases=1,
-        points=(rows, rows),
-        variables=tuple(variables),
-        notes=(*found.notes, *_oddities(case)),
+        notes=[*found.notes, *notes],
+        components=found.components,
     )
 
 
@@ -107,36 +95,3 @@ def _find(path: Path) -> Found:
         known = ", ".join(VTK)
         raise DataError(f"{path} is no mesh that can be read: expected one of {known}")
     return read_other(path, suffix, reason)
-
-
-def _variable(name: str, role: str, array: np.ndarray, rows: str, found: Found) -> Variable:
-    width = array.shape[1] if array.ndim == 2 else 1
-    shape = rows if width == 1 else f"{rows} x {width}"
-    if named := found.components.get(name):
-        shape += f" ({', '.join(named)})"
-    tally = Tally(role)
-    tally.add(array)
-    return tally.variable(name, shape, found.case.units.get(name, ""))
-
-
-def _missing(array: np.ndarray) -> int:
-    return int(array.size - np.isfinite(array).sum())
-
-
-def _oddities(case: Case) -> list[str]:
-    """What a user would want to know before training on it."""
-    notes = []
-    if len(case.points) == 0:
-        return ["there are no points in it"]
-    wrong = _missing(case.points)
-    if wrong:
-        notes.append(f"{wrong} coordinates of points are NaN or infinite: remove these points")
-    if case.flat.shape[1] < case.points.shape[1]:
-        dimension = case.flat.shape[1]
-        notes.append(f"all points lie in one plane or line: they are taken as {dimension}-D")
-    for name, array in {**case.fields, **case.cell_fields}.items():
-        if len(array) > 1 and np.all(array == array[0]):
-            notes.append(f"{name} is the same everywhere")
-    if case.mesh is None:
-        notes.append("there are no cells in it, only points")
-    return notes
