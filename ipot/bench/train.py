@@ -127,7 +127,7 @@ def _plain(
         factor = float((settings.clip / (_norm(gradients) + 1e-6)).clamp(max=1.0))
         gradients = [factor * gradient for gradient in gradients]
     row = replace(row, first_loss=loss, notes=() if size == row.batch else (note,))
-    return per_epoch(row.timed(timing, memory, work, terms.top), len(data)), gradients
+    return per_epoch(row.timed(timing, memory, work, terms.top), len(data), settings), gradients
 
 
 def _attempt(

@@ -19,7 +19,7 @@ from ipot.errors import RunError
 from ipot.models.base import Operator
 from ipot.samples import Batch
 from ipot.training.distributed import World
-from ipot.training.draws import Draw, Draws, ahead
+from ipot.training.draws import Draw, Draws, ahead, steps_of
 from ipot.training.execution import choose, precision_for
 from ipot.training.objective import RelativeL2
 from ipot.training.optimizer import make_optimizer
@@ -94,7 +94,7 @@ def time_ours(
         notes=tuple(said),
     )
     memory = memory_since(before, device)
-    return per_epoch(row.timed(timing, memory, work, terms.top), len(data))
+    return per_epoch(row.timed(timing, memory, work, terms.top), len(data), settings)
 
 
 def first_gradients(step: Step) -> list[Tensor]:
@@ -109,9 +109,10 @@ def first_gradients(step: Step) -> list[Tensor]:
     return found
 
 
-def per_epoch(row: Row, samples: int) -> Row:
+def per_epoch(row: Row, samples: int, settings: Training) -> Row:
     """The row with the time of an epoch of so many samples."""
-    return replace(row, epoch_seconds=1e-3 * (row.ms or 0.0) * (samples // row.batch))
+    steps = steps_of(samples, row.batch, settings)
+    return replace(row, epoch_seconds=1e-3 * (row.ms or 0.0) * steps)
 
 
 def _batches(draws: Draws, first: int, device: torch.device) -> Iterator[Draw | Batch]:

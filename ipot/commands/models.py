@@ -26,7 +26,7 @@ class Models:
     problem: str = "darcy"
     """The problem to size the models for."""
     preset: str = "default"
-    """default or paper."""
+    """default, paper, or authors."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -73,6 +73,9 @@ def _facts(name: str, problem: str, preset: str) -> dict:
         "parameters": None,
         "published_parameters": _published(name, problem),
     }
+    if preset == "authors" and name != "ipot":
+        facts["unsupported"] = "the preset `authors` is IPOT's alone"
+        return facts
     try:
         if name == "ipot" and preset == "paper" and problem not in registry.names("problems"):
             config, spec = paper.model(problem), paper.spec(problem)

@@ -58,7 +58,8 @@ class Train:
     out: Path | None = None
     """Run folder; runs/PROBLEM-MODEL-PRESET unless said."""
     preset: str = "default"
-    """default: our own settings; paper: the paper's tables."""
+    """default: our own settings; paper: the paper's tables; authors: the same where the code of
+    IPOT's authors departs from the paper's equations."""
     small: bool = False
     """Sizes for a first look: small problem, small model, few samples; other flags change them."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None

@@ -62,7 +62,10 @@ class Settings:
     feed_forward: int = 2
     """Multiplier of the feed-forwards in processor and decoder."""
     encoder_feed_forward: int = 2
-    """Multiplier of the feed-forward in the encoder."""
+    """Multiplier of the feed-forward in the encoder; 0 leaves it out."""
+    raw_keys: bool = False
+    """Keys and values of the processor come from the latent state as it is, and not from its norm.
+    No kernel of ours does that: it is slower."""
     tied: bool = False
     """One block applied `blocks` times, instead of as many different ones."""
     lifted: bool = True
@@ -76,7 +79,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         positive(self, "width", "blocks", "heads", "cross_heads", "feed_forward")
-        positive(self, "encoder_feed_forward", "cross_gain")
+        positive(self, "cross_gain")
+        if self.encoder_feed_forward < 0 or (self.local and not self.encoder_feed_forward):
+            raise Unsupported(
+                "model.encoder_feed_forward must be positive, or 0 with --model.no-local, got "
+                f"{self.encoder_feed_forward}"
+            )
         frequencies(self)
         divided(self)
         if self.cross_head_width is not None and self.cross_head_width < 1:

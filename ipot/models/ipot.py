@@ -50,6 +50,7 @@ class IPOT(LatentOperator):
             heads=config.heads,
             multiplier=config.feed_forward,
             tied=config.tied,
+            raw=config.raw_keys,
         )
         self.decoder = QueryDecoder(
             config.width,

@@ -76,6 +76,23 @@ class MultiHead(nn.Module):
         return self.to_out(join_heads(attention(q, k, v, mask)))
 
 
+class RawSelfAttention(MultiHead):
+    """Self-attention whose keys and values come from the rows as they are: only queries are
+    normalised."""
+
+    def forward(
+        self,
+        query: Float[Tensor, "Bq M d"],
+        context: Float[Tensor, "B N c"] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Float[Tensor, "B M o"]:
+        """Rows attend to each other; there is no context."""
+        key, value = self.to_key_value(query).chunk(2, -1)
+        asked = self.to_query(self.norm(query))
+        q, k, v = (split_heads(t, self.heads) for t in (asked, key, value))
+        return self.to_out(join_heads(attention(q, k, v, mask)))
+
+
 class GatedFeedForward(nn.Module):
     """Two layers with a GELU gate between them, behind a LayerNorm of their own if there is one."""
 
@@ -105,12 +122,21 @@ class FeedForward(nn.Module):
         return self.out(F.gelu(self.into(self.norm(x))))
 
 
+class NoFeedForward(nn.Module):
+    """No update at all."""
+
+    def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
+        """Zero."""
+        return torch.zeros_like(x)
+
+
 class AttentionBlock(nn.Module):
     """O = Y + Attn(LN(Y), LN(X), LN(X)), then O + FF(LN(O)).
 
     `context` is the width of X, None for self-attention. Without `residual` the first Y is left
     out, which is the only way where the block changes the width (`out`). `bias` gives all
-    projections one; without `gated` the feed-forward is plain.
+    projections one; without `gated` the feed-forward is plain, and there is none with a
+    `multiplier` of 0. With `raw`, keys and values of a self-attention are not normalised.
     """
 
     def __init__(
@@ -126,6 +152,7 @@ class AttentionBlock(nn.Module):
         gain: float = 1.0,
         bias: bool = False,
         gated: bool = True,
+        raw: bool = False,
     ) -> None:
         super().__init__()
         out = out or width
@@ -134,7 +161,7 @@ class AttentionBlock(nn.Module):
                 raise ValueError(f"a width of {width} does not divide among {heads} heads")
             head_width = width // heads
         self.residual = residual
-        self.attend = MultiHead(
+        self.attend = (RawSelfAttention if raw else MultiHead)(
             width,
             context=context,
             heads=heads,
@@ -143,7 +170,10 @@ class AttentionBlock(nn.Module):
             gain=gain,
             bias=bias,
         )
-        self.feed_forward = (GatedFeedForward if gated else FeedForward)(out, multiplier)
+        if multiplier:
+            self.feed_forward = (GatedFeedForward if gated else FeedForward)(out, multiplier)
+        else:
+            self.feed_forward = NoFeedForward()
 
     def forward(
         self,

@@ -100,10 +100,17 @@ class Processor(nn.ModuleList):
     """Z_{t+1} = G(Z_t): blocks of self-attention; tied, one of them again and again."""
 
     def __init__(
-        self, width: int, *, blocks: int, heads: int, multiplier: int, tied: bool = False
+        self,
+        width: int,
+        *,
+        blocks: int,
+        heads: int,
+        multiplier: int,
+        tied: bool = False,
+        raw: bool = False,
     ) -> None:
         super().__init__(
-            AttentionBlock(width, heads=heads, multiplier=multiplier)
+            AttentionBlock(width, heads=heads, multiplier=multiplier, raw=raw)
             for _ in range(1 if tied else blocks)
         )
         self.repeats = blocks if tied else 1

@@ -29,7 +29,7 @@ from ipot.spec import Spec
 from ipot.training.settings import Training
 from ipot.typed_json import from_dict, to_dict
 
-PRESETS = ("default", "paper")
+PRESETS = ("default", "paper", "authors")
 
 # Told of a split: its name, samples done, samples wanted, bytes of each.
 SplitReport = Callable[[str, int, int, int], None]
@@ -215,10 +215,16 @@ def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Ex
     if model != "ipot":
         if preset == "paper" and "." in model:
             raise UnknownName(f"{model} has no preset `paper`: only the systems of the paper do")
+        if preset == "authors":
+            raise UnknownName(
+                f"{model} has no preset `authors`: it is IPOT as its authors' code has it. Use "
+                "--preset paper"
+            )
         recipe, view = systems.recipe(model, found.name, preset, module.Config())
         found = replace(found, **view)
-    elif preset == "paper":
-        recipe = default.Recipe(paper.model(found.name), paper.training(found.name), False)
+    elif preset in ("paper", "authors"):
+        sizes = paper.model if preset == "paper" else paper.authors
+        recipe = default.Recipe(sizes(found.name), paper.training(found.name), False)
         found = replace(found, **paper.PROBLEM.get(found.name, {}))
     else:
         recipe = default.recipe(found.name)

@@ -1,13 +1,15 @@
 """The paper's hyper-parameters for all eight problems, as its two tables and its code have them.
 
 Weights of the processor are tied, fields are not normalised, the decoder goes straight to the
-output channels. Unlike the authors' code, the feed-forward of the encoder is used. The table also
-holds the sizes of each problem, so that a model can be counted before its data exist.
+output channels. Where the paper's equations and the authors' code disagree, the preset `paper` is
+the equations and the preset `authors` the code: it takes keys and values of the processor from the
+latent state as it is, and builds the feed-forward of the encoder without ever calling it. The table
+also holds the sizes of each problem, so that a model can be counted before its data exist.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ipot.errors import UnknownName, shown
@@ -91,6 +93,11 @@ def model(problem: str) -> Config:
     )
 
 
+def authors(problem: str) -> Config:
+    """The architecture of the authors' code."""
+    return replace(model(problem), raw_keys=True, encoder_feed_forward=0)
+
+
 def training(problem: str) -> Training:
     """The training table."""
     r = row(problem)
@@ -102,6 +109,7 @@ def training(problem: str) -> Training:
         schedule="step",
         step_epochs=r.step_epochs,
         clip=None,
+        last_batch="fill",
     )
 
 

@@ -25,6 +25,7 @@ ITEMS = {
     "perceiver-io": "appendix: Perceiver IO on Navier-Stokes at three viscosities",
     "navier-stokes": "appendix: IPOT on Navier-Stokes at three viscosities",
     "interpolated": "appendix: what cubic interpolation makes of ERA5 with land masked",
+    "ablation": "which of the paper's equations and its authors' code makes Darcy's number",
     "claims": "in the text: cost linear in points, and a processor whose depth is apart from them",
 }
 """What can be reproduced; `settings`, the appendix's tables of sizes, needs no run."""
@@ -41,15 +42,26 @@ class Job:
     model: str = "ipot"
     problem_changes: Changes = ()
     model_changes: Changes = ()
+    training_changes: Changes = ()
     files: str | None = None
     """Folder with the published data; None generates them."""
 
     @property
+    def view(self) -> str:
+        """The problem and what is changed of it."""
+        return "-".join([self.problem, *_words(self.problem_changes)])
+
+    @property
     def name(self) -> str:
         """What its folder and its records are called."""
-        words = [self.problem, *(f"{value:g}" for _, value in self.problem_changes)]
-        words += ["published"] if self.files else []
-        return "-".join([*words, self.model, *(f"{value:g}" for _, value in self.model_changes)])
+        words = [self.view, *(["published"] if self.files else []), self.model]
+        return "-".join([*words, *_words(self.model_changes), *_words(self.training_changes)])
+
+
+def _words(changes: Changes) -> list[str]:
+    """Like latents=64."""
+    shown = ((n, f"{v:g}" if isinstance(v, float | int) else v) for n, v in changes)
+    return [f"{name}={value}" for name, value in shown]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,6 +300,30 @@ def _claims() -> Iterable[Cell]:
         )
 
 
+def _ablation() -> Iterable[Cell]:
+    """Keys of the processor raw or normalised, times the encoder's feed-forward on or off; and both
+    ends in float32 without a limit on gradients, as they were published."""
+    raw: Changes = (("raw_keys", True),)
+    without: Changes = (("encoder_feed_forward", 0),)
+    clipped: Changes = (("clip", 1.0),)
+    exact: Changes = (("precision", "float32"),)
+    for row, column, model, training in (
+        ("normalised-keys", "with-feed-forward", (), clipped),
+        ("normalised-keys", "without", without, clipped),
+        ("raw-keys", "with-feed-forward", raw, clipped),
+        ("raw-keys", "without", (*raw, *without), clipped),
+        ("float32", "paper", (), exact),
+        ("float32", "authors", (*raw, *without), exact),
+    ):
+        yield Cell(
+            item="ablation",
+            row=row,
+            column=column,
+            job=Job(problem="darcy", model_changes=model, training_changes=training),
+            published=_one(problem="darcy", model="ipot"),
+        )
+
+
 CELLS: tuple[Cell, ...] = (
     *_table1(),
     *_table2(),
@@ -299,6 +335,7 @@ CELLS: tuple[Cell, ...] = (
     *_viscosities("perceiver-io", "perceiver_io"),
     *_viscosities("navier-stokes", "ipot"),
     *_interpolated(),
+    *_ablation(),
     *_claims(),
 )
 """Every cell of the paper, in its order."""
@@ -308,17 +345,17 @@ MINUTES: dict[tuple[str, str], float] = {
     ("darcy", "fno"): 3,
     ("darcy", "ffno"): 2,
     ("darcy", "deeponet"): 1,
-    ("darcy", "oformer"): 38,
+    ("darcy", "oformer"): 19,
     ("darcy", "meshgraphnet"): 100,
     ("navier_stokes", "ipot"): 51,
     ("navier_stokes", "fno"): 28,
     ("navier_stokes", "ffno"): 72,
     ("navier_stokes", "oformer"): 90,
     ("navier_stokes", "perceiver_io"): 60,
-    ("navier_stokes-0.0001", "ipot"): 25,
-    ("navier_stokes-0.0001", "perceiver_io"): 30,
-    ("navier_stokes-1e-05", "ipot"): 13,
-    ("navier_stokes-1e-05", "perceiver_io"): 15,
+    ("navier_stokes-viscosity=0.0001", "ipot"): 25,
+    ("navier_stokes-viscosity=0.0001", "perceiver_io"): 30,
+    ("navier_stokes-viscosity=1e-05", "ipot"): 13,
+    ("navier_stokes-viscosity=1e-05", "perceiver_io"): 15,
     ("airfoil", "ipot"): 1,
     ("elasticity", "ipot"): 2,
     ("plasticity", "ipot"): 5,

@@ -76,6 +76,11 @@ class Draw:
         return self.box, self.share
 
 
+def steps_of(samples: int, batch: int, settings: Training) -> int:
+    """The steps of an epoch: whole batches, and one more where the last one is filled."""
+    return samples // batch + (settings.last_batch == "fill" and samples % batch > 0)
+
+
 class Draws:
     """The sequence of all steps. `rank` of `world` takes its share of every batch."""
 
@@ -87,7 +92,7 @@ class Draws:
         self.batch = min(settings.batch, len(data))
         if self.batch % world:
             raise DataError(f"a batch of {self.batch} does not divide among {world} processes")
-        self.steps_per_epoch = len(data) // self.batch
+        self.steps_per_epoch = steps_of(len(data), self.batch, settings)
         if settings.augment and not spec.symmetries:
             raise Unsupported(f"{spec.name} lists no symmetry to augment by")
         self._pieces = len(data[0].times) // settings.unroll if settings.unroll else 1
@@ -278,9 +283,14 @@ def batches(
 ) -> tuple[Int[Tensor, "steps batch"], list[int] | None]:
     """An epoch's batches, and the numbers of their boxes where samples are packed.
 
-    Whatever the sizes, the samples that an epoch leaves out are a matter of chance alone.
+    Whatever the sizes, the samples that an epoch leaves out, or takes twice where its steps ask for
+    more than there are, are a matter of chance alone.
     """
     order, numbers = torch.randperm(len(data), generator=random)[: steps * batch], None
+    if (missing := steps * batch - len(order)) > 0:
+        # From the batches before it, so that the last one has nothing twice where sizes are equal.
+        whole = len(order) - len(order) % batch
+        order = torch.cat([order, order[torch.randperm(whole, generator=random)[:missing]]])
     if sizes is None:
         return order.view(steps, batch), None
     if isinstance(data, Packed):

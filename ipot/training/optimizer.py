@@ -34,7 +34,7 @@ def make_optimizer(
     optimizer = JoinedAdamW(
         everything,
         lr=rate,
-        weight_decay=settings.weight_decay,
+        weight_decay=settings.weight_decay if settings.decay == "decoupled" else 0.0,
         fused=True,
         capturable=cuda,
     )
@@ -43,6 +43,16 @@ def make_optimizer(
             group["lr"] = rate.clone()
     optimizer.join(beside=[*model.parameters(), *model.buffers()])
     return optimizer
+
+
+def add_penalty(parameters: Iterable[nn.Parameter], weight: float) -> None:
+    """Add the gradient of an L2 penalty to those that are there: Adam's coupled weight decay."""
+    held = [(p, p.grad) for p in parameters if p.grad is not None]
+    values, grads = [p.detach() for p, _ in held], [grad for _, grad in held]
+    # Not in place: a gradient may be a view of another.
+    added = torch._foreach_add(grads, values, alpha=weight)
+    for (p, _), grad in zip(held, added, strict=True):
+        p.grad = grad
 
 
 def set_rate(optimizer: torch.optim.Optimizer, base: float) -> None:

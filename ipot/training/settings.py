@@ -22,10 +22,16 @@ class Training:
     0.5; None goes to the end. The best weights are kept either way."""
     batch: int = 10
     """Samples a step, over all processes."""
+    last_batch: Literal["leave", "fill"] = "leave"
+    """What becomes of samples that make no whole batch at the end of an epoch: leave them to other
+    epochs, or fill their batch with samples of this one, so that every epoch sees all."""
     learning_rate: float = 1e-3
     """At its highest."""
     weight_decay: float = 1e-4
-    """AdamW's decoupled decay."""
+    """How much weights are drawn to zero; `decay` says how."""
+    decay: Literal["decoupled", "coupled"] = "decoupled"
+    """decoupled: AdamW's; coupled: the L2 penalty of Adam, whose gradient is added to that of the
+    loss."""
     schedule: Literal["cosine", "step", "one-cycle"] = "cosine"
     """cosine: warm up, then fall to zero; step: multiply by 1/2 every `step_epochs`; one-cycle:
     rise from 1/25 of the rate and fall to 1/250,000 of it, both by a cosine."""
@@ -103,7 +109,7 @@ class Training:
         check(0 <= self.grow <= 1, "grow", "lie in [0, 1]")
         check(0 <= self.warmup < 1, "warmup", "lie in [0, 1)")
         check(self.average is None or 0 < self.average < 1, "average", "lie in (0, 1)")
-        for name in ("schedule", "precision", "step"):
+        for name in ("schedule", "precision", "step", "decay", "last_batch"):
             known = get_args(get_type_hints(type(self))[name])
             check(getattr(self, name) in known, name, f"be one of {', '.join(known)}")
 

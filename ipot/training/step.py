@@ -32,7 +32,7 @@ from ipot.training.distributed import World
 from ipot.training.draws import Draw, Draws
 from ipot.training.execution import IN_WORDS, Say, attempts, fallen_back, refuse_unindexable
 from ipot.training.objective import Objective
-from ipot.training.optimizer import JoinedAdamW, set_rate
+from ipot.training.optimizer import JoinedAdamW, add_penalty, set_rate
 from ipot.training.settings import Training
 from ipot.training.unroll import first_steps, horizons
 
@@ -246,6 +246,9 @@ class Step:
     def _update(self, loss: Tensor) -> None:
         """Note the loss, and move the weights along the gradients that are there."""
         clips = self.settings.clip is not None
+        if self.settings.decay == "coupled":
+            # The model's alone: what an objective owns says itself how it decays.
+            add_penalty(self.optimizer.param_groups[0]["params"], self.settings.weight_decay)
         if isinstance(self.optimizer, JoinedAdamW):
             gradient = self.optimizer.gather()
             if gradient is not None:

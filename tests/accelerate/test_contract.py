@@ -16,7 +16,13 @@ from ipot.accelerate.operators import encode, passes, regions
 from ipot.accelerate.twins import Accelerated
 from ipot.evaluation.predict import predict
 from ipot.models.base import Latent, LatentOperator, Operator
-from ipot.nn.attention import AttentionBlock, GatedFeedForward, MultiHead
+from ipot.nn.attention import (
+    AttentionBlock,
+    GatedFeedForward,
+    MultiHead,
+    NoFeedForward,
+    RawSelfAttention,
+)
 from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
 from ipot.nn.points import FourierFeatures
 from ipot.spec import Spec
@@ -208,6 +214,12 @@ def _attributes(model):
     model.encoder.block.residual = False
 
 
+def _authors(model):
+    for block in model.processor:
+        block.attend.__class__ = RawSelfAttention
+    model.encoder.block.feed_forward = NoFeedForward()
+
+
 def _shared(model):
     model.processor[1] = model.processor[0]
     model.decoder.position = model.encoder.position
@@ -243,6 +255,7 @@ CHANGES = {
     "parametrized": _weight_norm,
     "compiled by itself": _compiled,
     "other attributes": _attributes,
+    "what the authors leave out": _authors,
     "shared layers": _shared,
     "a constructor of its own": _own_new,
 }

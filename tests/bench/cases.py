@@ -67,10 +67,11 @@ def data(**sizes):
 def small(problem="darcy", preset="paper", count=8, **training):
     """Settings of a problem's training at a small size, eager unless said."""
     base = experiment(problem, "ipot", preset)
+    chosen = {"batch": 4, "step": "eager", "last_batch": "leave"}
     return replace(
         base,
         problem=base.problem.small(),
         data=replace(base.data, train=count),
         model=systems.small("ipot", base.model),
-        training=replace(base.training, **{"batch": 4, "step": "eager"} | training),
+        training=replace(base.training, **chosen | training),
     )

@@ -49,6 +49,12 @@ def test_both_versions_start_from_the_same_loss(terms, problem, preset):
     assert plain.first_loss == pytest.approx(expected, rel=1e-12)
 
 
+def test_an_epoch_has_its_last_batch_where_that_is_filled(terms):
+    for last, steps in (("leave", 2), ("fill", 3)):
+        (row,) = train.measure_training(small(batch=3, last_batch=last), terms, plain=False)
+        assert row.epoch_seconds == pytest.approx(1e-3 * row.ms * steps)
+
+
 def test_rows_say_all_there_is(terms):
     settings = small()
     ours, plain = train.measure_training(settings, terms)

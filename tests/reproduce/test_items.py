@@ -1,9 +1,11 @@
 """The cells: all that the paper prints, and a way to each."""
 
+from dataclasses import replace
+
 import pytest
 
 from ipot.errors import Unsupported
-from ipot.recipes.experiment import build
+from ipot.recipes.experiment import build, experiment
 from ipot.recipes.published import NUMBERS
 from ipot.reproduce.items import CELLS, ITEMS, THIS_PAPER
 from ipot.reproduce.jobs import Way, minutes, settings, with_data
@@ -46,10 +48,10 @@ def test_published_schedules_are_honoured_unless_there_is_a_budget():
 
 
 def test_changes_reach_the_settings():
-    slow = next(job for job in JOBS if job.name == "navier_stokes-0.0001-ipot")
+    slow = next(job for job in JOBS if job.name == "navier_stokes-viscosity=0.0001-ipot")
     assert settings(slow, Way()).problem.viscosity == 1e-4
     assert settings(slow, Way()).spec.steps == 20
-    few = next(job for job in JOBS if job.name == "era5_synthetic-ipot-64")
+    few = next(job for job in JOBS if job.name == "era5_synthetic-ipot-latents=64")
     assert settings(few, Way()).model.latents == 64
 
 
@@ -67,3 +69,15 @@ def test_a_cost_says_where_it_comes_from():
     assert costs["airfoil-fno"] == (pytest.approx(2.63 * 500 / 60), "RTX 3090")
     assert costs["era5_synthetic-transformer"] == (None, "unknown")
     assert minutes(JOBS[0], gpu=False)[1] == "CPU"
+
+
+def test_the_ablation_takes_one_thing_at_a_time():
+    cells = {(c.row, c.column): c for c in CELLS if c.item == "ablation"}
+    plain = settings(cells["normalised-keys", "with-feed-forward"].job, Way())
+    raw = settings(cells["raw-keys", "with-feed-forward"].job, Way())
+    assert raw == replace(plain, model=replace(plain.model, raw_keys=True))
+    both = settings(cells["raw-keys", "without"].job, Way()).model
+    assert both == experiment("darcy", "ipot", "authors").model
+    assert plain.training.clip == 1.0
+    exact = settings(cells["float32", "authors"].job, Way()).training
+    assert (exact.precision, exact.clip) == ("float32", None)

@@ -31,6 +31,22 @@ def test_steps_are_those_of_torch(clip, weight_decay, device):
     assert changed == [p is not pair.mine.sometimes for p, _ in pair.pairs()]
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("joined", [True, False])
+def test_coupled_decay_is_that_of_torchs_adam(joined, device):
+    pair = Pair(clip=None, weight_decay=0.1, decay="coupled", device=device)
+    if not joined:
+        pair.optimizer.part()
+    for _ in range(8):
+        pair.step()
+        pair.assert_same()
+    assert pair.optimizer.joined == joined
+    other = Pair(clip=None, weight_decay=0.1, device=device)
+    for _ in range(8):
+        other.step()
+    assert not torch.allclose(pair.mine.wide.weight, other.mine.wide.weight)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("clip", [None, 0.05])
 def test_a_captured_update_is_that_of_torch(clip):

@@ -1,5 +1,7 @@
 """A network with joined parameters beside one that torch updates, and the steps of both."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -42,11 +44,14 @@ class Pair:
         self.own, self.own_twin = (
             nn.Parameter(torch.linspace(-1, 1, 70, device=self.device)) for _ in range(2)
         )
-        group = {"factor": 3.0, "weight_decay": 0.5}
+        # Torch has one kind of decay in one optimiser.
+        group = {"factor": 3.0, "weight_decay": 0.0 if settings.decay == "coupled" else 0.5}
         groups = [{"params": [self.own], **group}]
         self.optimizer = make_optimizer(self.mine, settings, groups, self.device)
         self.ledger = Ledger(clip, self.device)
-        self.reference = torch.optim.AdamW(
+        self.settings = replace(settings, clip=clip)
+        coupled = settings.decay == "coupled"
+        self.reference = (torch.optim.Adam if coupled else torch.optim.AdamW)(
             [{"params": list(self.twin.parameters())}, {"params": [self.own_twin], **group}],
             weight_decay=settings.weight_decay,
             fused=True,
@@ -63,7 +68,7 @@ class Pair:
         for optimizer in (self.optimizer, self.reference):
             set_rate(optimizer, 1e-2)
         self.differentiate(self.mine, self.own, x, **options)
-        update(self.optimizer, self.ledger)
+        update(self.optimizer, self.ledger, self.settings)
         self.differentiate(self.twin, self.own_twin, x, **options)
         if self.clip is not None:
             twins = [*self.twin.parameters(), self.own_twin]
@@ -86,10 +91,11 @@ class Pair:
                 torch.testing.assert_close(value, expected[name], **CLOSE)
 
 
-def update(optimizer, ledger):
+def update(optimizer, ledger, settings=None):
     """What a step does behind its backward pass."""
     one = Step.__new__(Step)
-    one.optimizer, one.ledger, one.settings = optimizer, ledger, Training(clip=ledger.clip)
+    one.optimizer, one.ledger = optimizer, ledger
+    one.settings = settings or Training(clip=ledger.clip)
     one.parameters = [p for group in optimizer.param_groups for p in group["params"]]
     one._update(torch.full((), 0.7, device=one.parameters[0].device))
 
