@@ -15,7 +15,8 @@ from ipot import files
 from ipot.commands.common import Folder, Generation, emit, parse, say, show
 from ipot.data.store import Store
 from ipot.device import choose
-from ipot.errors import UnknownName, Unsupported, shown
+from ipot.errors import RunError, UnknownName, Unsupported, shown
+from ipot.recipes.ledger import add
 from ipot.reproduce import plan, records
 from ipot.reproduce.items import CELLS, ITEMS, Cell
 from ipot.reproduce.jobs import ORIGINALS, Way
@@ -65,6 +66,9 @@ class Reproduce:
     ledger: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Where results are written down; results/reproduction.json unless said, with --small
     reproduction-ledger.json in --out."""
+    merge: tuple[Path, ...] = ()
+    """Ledgers of other machines: take their records over before anything else. Where both have a
+    record of a run, theirs stays."""
     data: Folder = None
     """Data folder; $IPOT_DATA or the user's cache unless said."""
     device: str = "auto"
@@ -85,7 +89,7 @@ def main(arguments: list[str]) -> int:
         print(settings.markdown())
         if not words:
             return 0
-    if not words and not flags.list:
+    if not words and not flags.list and not flags.merge:
         known = ", ".join([*ITEMS, "settings"])
         raise UnknownName(f"name what to reproduce: {known}; or all. --list shows every cell")
     cells = plan.chosen(words) if words else list(CELLS)
@@ -94,7 +98,12 @@ def main(arguments: list[str]) -> int:
         out / "reproduction-ledger.json" if flags.small else Path("results/reproduction.json")
     )
     way, data = Way(minutes=flags.minutes, small=flags.small), Data(files=_files(flags.files))
+    for other in flags.merge:
+        taken = _merged(other, ledger)
+        say(f"{taken} records of {other} are in {ledger}")
     known = records.read(ledger)
+    if not words and not flags.list:
+        return 0
     if flags.list:
         _list(plan.results(cells, known, data, way), flags, way)
         return 0
@@ -113,6 +122,16 @@ def main(arguments: list[str]) -> int:
     _list(results, flags, way)
     say(f"written: {out}/reproduction.md, .json and .tex")
     return 0
+
+
+def _merged(other: Path, ledger: Path) -> int:
+    """Take over the records of another ledger, each of them whole."""
+    if not other.is_file():
+        raise RunError(f"--merge {other}: there is no such file")
+    found = records.read(other)
+    records.read(ledger)
+    add(ledger, found, replacing=True)
+    return len(found)
 
 
 def _files(words: tuple[str, ...]) -> dict[str, str]:

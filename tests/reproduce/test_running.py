@@ -8,8 +8,9 @@ import pytest
 from ipot.cli import main
 from ipot.errors import Diverged
 from ipot.evaluation.evaluate import Scores
+from ipot.recipes import ledger
 from ipot.reproduce import records, running
-from ipot.reproduce.items import CELLS
+from ipot.reproduce.items import CELLS, Job
 
 WORDS = ["table1/darcy/ipot", "figure3/darcy"]
 
@@ -126,6 +127,34 @@ def test_the_list_has_a_command_for_every_cell(reproduce, capsys):
     states = {cell["cell"]: cell["state"] for cell in cells}
     assert states.pop("table1/elasticity/fno").startswith("cannot: ")
     assert set(states.values()) == {"not run"}
+
+
+def test_more_cells_of_a_run_are_added_to_its_record(reproduce, tmp_path, monkeypatch):
+    reproduce("table1/darcy/ipot")
+    (before,) = known(tmp_path / "out")
+    reproduce("figure3/darcy/50%")
+    (after,) = known(tmp_path / "out")
+    assert before["tests"].items() < after["tests"].items()
+    assert {k: after[k] for k in before if k not in ("tests", "seal")} == {
+        k: before[k] for k in before if k not in ("tests", "seal")
+    }
+
+
+def test_ledgers_of_other_machines_are_taken_over(record, tmp_path, capsys):
+    files = [tmp_path / name for name in ("mine.json", "theirs.json")]
+    error = "test data as in training"
+    darcy, airfoil = Job(problem="darcy"), Job(problem="airfoil")
+    ledger.add(files[0], [record(darcy, {error: 0.1})])
+    ledger.add(files[1], [record(darcy, {error: 0.2}), record(airfoil, {error: 0.3})])
+    words = ["reproduce", "--ledger", str(files[0]), "--merge", str(files[1])]
+    assert main(words) == 0
+    assert [r["tests"][error] for r in records.read(files[0])] == [0.2, 0.3]
+    assert main([*words[:-1], str(tmp_path / "none.json")]) == 1
+    assert "no such file" in capsys.readouterr().err
+    files[1].write_text(files[1].read_text().replace("0.3", "0.1"))
+    assert main(words) == 1
+    assert "airfoil-ipot / seed 0 was edited" in capsys.readouterr().err
+    assert len(records.read(files[0])) == 2
 
 
 def test_wrong_words_are_refused(reproduce):
