@@ -15,6 +15,7 @@ know nothing of this package.
     fixed_mesh     what a mesh that stays the same gives, kept for a training
     shared_mesh    a mesh that all samples of a batch share
     streaming      attention over inputs without limit, in chunks
+    relay_streaming    a relay over such inputs, pass after pass
     replay         answers on a GPU, captured and replayed
     cuda, cpu      kernels in Triton and in C++
 """

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ipot.accelerate.chunks import Streamed, rows_by_kernel, streams
 from ipot.accelerate.layers import QuickInducingPoints, QuickQueryDecoder
+from ipot.accelerate.relay_streaming import StreamedRelay
 from ipot.models._wrappers import Inward, Outward, Wrapper
 from ipot.models.base import (
     Latent,
@@ -22,6 +23,7 @@ from ipot.models.base import (
     SeenPoints,
     without_queries,
 )
+from ipot.models.relay import Relay
 from ipot.models.transolver import Block as SliceBlock
 from ipot.nn.latent import PointTokens, Processor, QueryDecoder
 from ipot.nn.linear_attention import LinearAttention
@@ -75,7 +77,7 @@ class DecodesTogether(LatentOperator):
         states: Float[Tensor, "T B Z d"],
         mask: Bool[Tensor, "B Z"] | None,
         queries: Float[Tensor, "B1 M E"],
-        seen: SeenPoints | None = None,
+        seen: Any = None,
         age: Float[Tensor, " TB"] | None = None,
     ) -> Float[Tensor, "B T M K"]:
         """Several states in one batch."""
@@ -88,7 +90,7 @@ class DecodesTogether(LatentOperator):
         return out.unflatten(0, (count, size)).transpose(0, 1)
 
 
-def _seen_together(group: list[Latent]) -> tuple[SeenPoints | None, Tensor | None]:
+def _seen_together(group: list[Latent]) -> tuple[Any, Tensor | None]:
     """The inputs that several states have seen: once where these share them, else one by one."""
     first = group[0].seen
     if first is None:
@@ -113,7 +115,8 @@ def decoding_together(kind: type[nn.Module]) -> type[nn.Module] | None:
         return None
     if kind not in _made:
         facts = {"__module__": kind.__module__, "__doc__": kind.__doc__}
-        _made[kind] = type(kind.__name__, (DecodesTogether, kind), facts)
+        base = StreamedRelay if kind is Relay else kind
+        _made[kind] = type(kind.__name__, (DecodesTogether, base), facts)
     return _made[kind]
 
 
@@ -135,6 +138,10 @@ def encode(
     device = next((p.device for p in model.parameters()), batch.values.device)
     count = batch.size * batch.values.shape[1]
     many = streams(count, device) if at_once is None else count > at_once
+    if isinstance(model, StreamedRelay) and model.takes_chunks():
+        much = model.is_much(batch) if at_once is None else count > at_once
+        if much and not torch.is_grad_enabled():
+            return model.encode_in_chunks(batch, prepare, at_once)
     takes_chunks = any(isinstance(child, QuickInducingPoints) for child in model.children())
     if not takes_chunks or (batch.values.device == device and not many):
         return model.encode(prepare(batch))

@@ -6,7 +6,7 @@ back; so it may be larger than the memory of a GPU, or a file that is mapped and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import chain
@@ -19,6 +19,7 @@ from torch import Tensor
 from ipot import symmetry
 from ipot.accelerate import for_answers
 from ipot.accelerate.operators import decoded_at_once, encode
+from ipot.accelerate.relay_streaming import StreamedPoints
 from ipot.data.dataset import Dataset
 from ipot.device import out_of_memory
 from ipot.errors import DataError
@@ -201,15 +202,19 @@ class _Answers:
                 f"{tuple(out.shape)} of {out.dtype}"
             )
 
-    def put(self, step: int | slice, part: slice, answer: Tensor) -> None:
+    def put(self, step: int | slice, part: slice | Tensor, answer: Tensor) -> None:
         """Take the answers of one step (B, m, K), or of all (B, T, m, K), at some queries."""
         if self.finite:
             self.ends.append(torch.stack(answer.aminmax()))
         if self.out is None:
-            if answer.shape == self.shape and answer.device == self.device:
+            whole = answer.shape == self.shape and isinstance(part, slice)
+            if whole and answer.device == self.device:
                 self.out = answer
                 return
             self.out = torch.empty(self.shape, dtype=answer.dtype, device=self.device)
+        if isinstance(part, Tensor):
+            self.out[:, step, part.to(self.out.device)] = answer.to(self.out)
+            return
         place = self.out[:, step, part]
         if answer.device.type == "cuda" and place.device.type == "cpu":
             host = answer.to(place.device, non_blocking=True)
@@ -277,9 +282,15 @@ def _decode_in_chunks(
     latent = encode(model, without_queries(batch), home.bring_all, rows)
     states = model.roll_on(latent, batch.times)
     count = batch.queries.shape[-2]
+    given = rows
     if rows is None:
         rows = decoded_at_once(model, batch.size * count)
-    for part in _slices(count, max(1, rows // batch.size)):
+    parts: Sequence[slice | Tensor] = _slices(count, max(1, rows // batch.size))
+    seen: Any = latent.seen
+    if isinstance(seen, StreamedPoints) and batch.queries.ndim == 3:
+        # Inputs around queries are computed anew: the fewer, the closer these lie together.
+        parts = seen.order(batch.queries).split(max(1, (given or seen.at_once) // batch.size))
+    for part in parts:
         if batch.queries.ndim == 3:
             here = [home.bring(batch.queries[:, part])] * len(states)
         else:

@@ -240,12 +240,7 @@ class Surroundings(nn.Module):
 
         Distances are counted in units of the box: that of a spacing may differ between axes.
         """
-        tilt = (
-            TILT
-            * self.delta
-            / torch.arange(2.0, 2.0 + self.space.axes, device=places.device).sqrt()
-        )
-        places = places + tilt
+        places = self._tilted(places)
         if torch.compiler.is_compiling():
             return self._compare(inputs, places, count, mask)
         pairs = inputs.shape[1] * places.shape[1]
@@ -255,6 +250,10 @@ class Surroundings(nn.Module):
         piece = max(1, AT_ONCE // max(1, inputs.shape[0] * inputs.shape[1]))
         parts = [self._compare(inputs, y, count, mask) for y in places.split(piece, 1)]
         return torch.cat([i for i, _ in parts], 1), torch.cat([d for _, d in parts], 1)
+
+    def _tilted(self, places: Tensor) -> Tensor:
+        axes = torch.arange(2.0, 2.0 + self.space.axes, device=self.delta.device)
+        return places + (TILT * self.delta / axes.sqrt()).to(places.device)
 
     def _compare(
         self, inputs: Tensor, places: Tensor, count: int, mask: Tensor | None
@@ -277,15 +276,41 @@ class Surroundings(nn.Module):
         return found.indices.clamp(max=inputs.shape[1] - 1), found.values.sqrt()
 
     def _by_tree(self, inputs: Tensor, places: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        return self._in_tree(self.tree(inputs), places, count)
+
+    def tree(self, inputs: Float[Tensor, "N D"]) -> KDTree:
+        """A tree of places, on a CPU; on a torus if axes are periodic."""
         wraps = [p or 0.0 for p in self.space.periods]
-        known, asked = inputs.double(), places.double()
-        for axis, period in enumerate(wraps):
-            if period:  # a tree of a torus takes places of one period alone
-                known[:, axis] = known[:, axis].remainder(period)
-                asked[:, axis] = asked[:, axis].remainder(period)
-        tree = KDTree(known.numpy(), boxsize=wraps if any(wraps) else None)
-        far, index = tree.query(asked.numpy(), k=list(range(1, count + 1)), workers=-1)
-        return torch.from_numpy(index), torch.from_numpy(far).to(inputs.dtype)
+        return KDTree(self._wrapped(inputs).numpy(), boxsize=wraps if any(wraps) else None)
+
+    def near_in(
+        self,
+        tree: KDTree,
+        inputs: Float[Tensor, "N D"],
+        places: Float[Tensor, "P D"],
+        count: int,
+    ) -> Neighbours:
+        """The inputs to take a field from at some places, of those that a tree holds."""
+        index, far = self._in_tree(tree, self._tilted(places), count)
+        if count == 1:
+            return Neighbours(index.unsqueeze(0))
+        delta = self.delta.to(places.device)
+        way = self.space.way(places.unsqueeze(1), inputs[index]) / delta
+        return Neighbours(index[None], linear_weights(way[None], far.isfinite()[None]))
+
+    def _in_tree(self, tree: KDTree, places: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        asked = self._wrapped(places).numpy()
+        far, index = tree.query(asked, k=list(range(1, count + 1)), workers=-1)
+        return torch.from_numpy(index), torch.from_numpy(far).to(places.dtype)
+
+    def _wrapped(self, places: Tensor) -> Tensor:
+        """Places of one period, as a tree of a torus takes them."""
+        found = places.double()
+        periods = self.space.periods
+        if not any(periods):
+            return found
+        columns = zip(found.unbind(-1), periods, strict=True)
+        return torch.stack([x.remainder(p) if p else x for x, p in columns], -1)
 
 
 def linear_weights(

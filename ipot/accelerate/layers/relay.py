@@ -23,10 +23,20 @@ class QuickRelayAttention(Accelerated, RelayAttention):
         self, x: Float[Tensor, "B N d"], mask: Bool[Tensor, "B N"] | None = None
     ) -> Float[Tensor, "B N d"]:
         """The update that a residual connection adds."""
-        pairs = self.to_key_value(self.norm(x))
+        pairs = self.pairs_of(x)
         induced = self.latents.unsqueeze(0).to(pairs.dtype)
-        state = attend(self.target, induced, pairs, self.heads, mask).to(pairs.dtype)
-        known = torch.cat([induced.expand_as(state), state], -1)
+        return self.give_back(pairs, attend(self.target, induced, pairs, self.heads, mask))
+
+    def pairs_of(self, x: Float[Tensor, "B N d"]) -> Float[Tensor, "B N d2"]:
+        """Keys and values, packed."""
+        return self.to_key_value(self.norm(x))
+
+    def give_back(
+        self, pairs: Float[Tensor, "B N d2"], state: Float[Tensor, "B Z d"]
+    ) -> Float[Tensor, "B N d"]:
+        """The update, from what was compressed: of these points or of all."""
+        state = state.to(pairs.dtype)
+        known = torch.cat([self.latents.unsqueeze(0).to(pairs.dtype).expand_as(state), state], -1)
         asked = pairs[..., : pairs.shape[-1] // 2]
         return self.to_out(attend(self.target, asked.contiguous(), known, self.heads))
 
