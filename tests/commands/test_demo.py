@@ -14,6 +14,7 @@ def test_demo_ends_in_a_table_and_a_picture(tmp_path, capsys, fails):
     said = capsys.readouterr()
     assert "25 % of the sensors" in said.out
     assert "the mean field" in said.out
+    assert "mean over the square's 8 symmetries" in said.out
     assert (out / "demo.png").stat().st_size > 50_000
     assert json.loads((out / "run" / "config.json").read_text())["preset"] == "demo"
     # What stands in the way and is no run is not removed.
