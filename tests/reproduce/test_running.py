@@ -60,6 +60,15 @@ def test_cells_are_run_once_and_written_in_every_form(reproduce, tmp_path, monke
     assert known(out) == [record]
 
 
+@pytest.mark.slow
+def test_the_whole_first_table_in_small(reproduce, tmp_path):
+    reproduce("table1", "--quiet")
+    cells = json.loads((tmp_path / "out" / "reproduction.json").read_text())
+    without = {cell["cell"] for cell in cells if cell["mean"] is None}
+    assert without == {"table1/elasticity/fno"}
+    assert len(cells) == len([cell for cell in CELLS if cell.item == "table1"])
+
+
 def test_after_a_kill_the_same_command_goes_on(reproduce, tmp_path, monkeypatch):
     def killed(*given, **options):
         raise KeyboardInterrupt
