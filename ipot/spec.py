@@ -59,6 +59,9 @@ class Spec:
     serve all samples: a system that is bound to its sensors is sized from it."""
     change: bool = False
     """True if models answer with the change since the last past frame, which a wrapper adds."""
+    simple: tuple[int, ...] = ()
+    """Sizes of the simple predictor that models answer with the departure from, where they do: its
+    places of inputs and of answers, components, samples of its kernel, and those of the fields."""
 
     def __post_init__(self) -> None:
         # Inputs and queries share a space unless the problem says otherwise.
@@ -82,6 +85,10 @@ class Spec:
                 f"--training.change takes the last input frame at the queries, and {self.name} has "
                 f"points of {len(self.domain)} and queries of {len(self.query_domain)} "
                 "coordinates: leave it out"
+            )
+        if self.simple and (len(self.simple) != 5 or min(self.simple) < 0):
+            raise Unsupported(
+                f"simple must be five sizes that are not negative, or none, got {self.simple}"
             )
         known = {Need.HISTORY} if self.history else set()
         if self.inputs or not self.parameters:

@@ -134,7 +134,8 @@ def encode(
     about `at_once` samples times points; any other one is given all of them.
     """
     if isinstance(model, Wrapper):
-        return encode(model.inner, batch, lambda chunk: model.seen(prepare(chunk)), at_once)
+        latent = encode(model.inner, batch, lambda chunk: model.seen(prepare(chunk)), at_once)
+        return model.encoded(latent, lambda: prepare(batch))
     device = next((p.device for p in model.parameters()), batch.values.device)
     count = batch.size * batch.values.shape[1]
     many = streams(count, device) if at_once is None else count > at_once

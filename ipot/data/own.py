@@ -31,7 +31,7 @@ from ipot.data.own_join import joined, places, unrolled
 from ipot.data.own_layout import Layout
 from ipot.data.own_samples import held, listed, refuse_weights, structure
 from ipot.data.own_times import snapped, step_of
-from ipot.data.own_units import CHANNELS, carried, scaled_samples, with_places
+from ipot.data.own_units import CHANNELS, carried, scaled_samples, spans_held, with_places
 from ipot.errors import DataError, UnknownName, shown
 from ipot.samples import Sample
 from ipot.spec import Spec
@@ -284,6 +284,18 @@ class Dataset:
             raise DataError("one sample cannot be split: give at least two")
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).tolist()
         return self.select(sorted(order[:count])), self.select(sorted(order[count:]))
+
+    def constants(self) -> dict[str, float]:
+        """Outputs that are one number in all samples, and that number, in the units given."""
+        found: dict[str, float] = {}
+        ends = spans_held(self.data)
+        scaling = self.layout.scaling("targets")
+        pairs = zip(ends["target_low"], ends["target_high"], strict=True)
+        for i, (low, high) in enumerate(pairs):
+            if low == high:
+                undone = low if scaling is None else scaling.offset[i] + scaling.scale[i] * low
+                found[self.spec.outputs[i]] = undone
+        return found
 
     def describe(self) -> list[str]:
         """What it holds, in lines."""

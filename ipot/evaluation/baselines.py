@@ -11,6 +11,7 @@ Samples on one mesh are compared point by point. Where meshes differ, see
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -20,7 +21,8 @@ import torch
 from torch import Tensor
 
 from ipot.data.dataset import Dataset
-from ipot.evaluation.evaluate import Scores, score
+from ipot.evaluation.evaluate import Scores, chosen, score
+from ipot.evaluation.kernels import regress_fields
 from ipot.evaluation.principal_components import Matrix, choose, components, regress
 from ipot.evaluation.sample_tables import Rows, Table, tables
 from ipot.samples import Sample
@@ -173,16 +175,51 @@ class LinearComponents(MeanField):
         return torch.where(norms > 0, norms, 1.0)
 
 
+class KernelComponents(Baseline):
+    """Kernel regression of the targets on the principal components of the inputs.
+
+    Where a few parameters are all that is given, this is the one to beat.
+    """
+
+    name = "kernel (PCA)"
+
+    def learn(self) -> None:
+        """Its length, its noise and its components, and the coefficients."""
+        table, shape = self.table, self.table.shape
+        inputs = Matrix(len(table), table.width, table.inputs)
+        targets = Matrix(len(table), math.prod(shape), table.targets)
+        squares = torch.stack([table.targets(rows).square().sum(0) for rows in table.blocks()])
+        sizes = (squares.sum(0) / len(table)).view(-1, shape[-1]).mean(0).sqrt()
+        scale = torch.where(sizes > 0, 1 / torch.where(sizes > 0, sizes, 1.0), 1.0)
+        scale = scale.repeat(math.prod(shape[:-1]))
+        self.regression = regress_fields(inputs, targets, scale)
+
+    def answer(self, samples: Sequence[Sample]) -> Iterator[Tensor]:
+        """What samples with inputs like theirs have, the nearer the more."""
+        return self._fields(self.regression(self.table.inputs_of(samples)), samples)
+
+
 BASELINES: tuple[type[Baseline], ...] = (MeanField, NearestNeighbour, LinearComponents)
 
 
-def score_baselines(train: Dataset, test: Dataset, spec: Spec) -> dict[str, Scores]:
-    """The scores of all simple predictors, fitted to `train`, on `test`, by name."""
+def rivals(spec: Spec) -> tuple[type[Baseline], ...]:
+    """The simple predictors for data of a kind: where parameters are all that is given, a kernel
+    regression as well."""
+    return BASELINES if spec.inputs or not spec.parameters else (*BASELINES, KernelComponents)
+
+
+def score_baselines(
+    train: Dataset, test: Dataset, spec: Spec, channels: Sequence[int] | None = None
+) -> dict[str, Scores]:
+    """The scores of all simple predictors, fitted to `train`, on `test`, by name; of some of the
+    outputs alone where `channels` are given."""
+    channels = range(len(spec.outputs)) if channels is None else channels
     test = test.to("cpu")
     found = tables(train, spec)
     # Rows can be matched where there are as many of them; a test set may be of another size.
     found = [t for t in found if not isinstance(t.frame, Rows) or _all_fit(t.frame, test)]
-    return {simple.name: score(simple.best(found).pairs(test)) for simple in BASELINES}
+    best = {simple.name: simple.best(found) for simple in rivals(spec)}
+    return {name: score(chosen(made.pairs(test), channels)) for name, made in best.items()}
 
 
 def _all_fit(frame: Rows, data: Dataset) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,8 +11,9 @@ from torch import Tensor
 
 from ipot.data.dataset import Dataset
 from ipot.errors import DataError
+from ipot.evaluation.metrics import LARGEST, squared_error, unit_of
+from ipot.evaluation.metrics import norm_of_any_size as norm
 from ipot.evaluation.metrics import relative_l2_of_any_size as relative_l2
-from ipot.evaluation.metrics import squared_error, unit_of
 from ipot.evaluation.predict import predictions
 from ipot.models.base import Operator
 
@@ -23,7 +24,8 @@ class Scores:
 
     relative_l2: float
     """The paper's number: the mean over samples of one norm over times, queries and channels.
-    Where the targets of a sample are zero throughout, its error is absolute."""
+    Where the targets of a sample are zero throughout, its error is relative to the typical size of
+    the others; it is absolute where those of all samples are."""
     per_sample: list[float] = field(repr=False)
     per_time: list[float]
     per_channel: list[float]
@@ -47,34 +49,44 @@ def evaluate(
     device: torch.device | str = "cpu",
     finite: bool = False,
     symmetric: bool = False,
+    channels: Sequence[int] | None = None,
 ) -> Scores:
     """Predict a whole data set and score it; with `finite`, refuse answers that are not; with
-    `symmetric`, average them over the problem's symmetries."""
+    `symmetric`, average them over the problem's symmetries. `channels` scores some of the outputs
+    alone."""
     training = model.training
     model.eval()
     try:
         how = {"finite": finite, "symmetric": symmetric}
         pairs = predictions(model, data, batch=batch, device=device, **how)
-        return score((p, b.truth, b.query_mask, b.weights) for b, p in pairs)
+        rows = ((p, b.truth, b.query_mask, b.weights) for b, p in pairs)
+        return score(rows if channels is None else chosen(rows, channels))
     finally:
         model.train(training)
 
 
+def chosen(pairs, channels: Sequence[int]) -> Iterator[tuple]:
+    """Some channels of predictions and targets."""
+    keep = list(channels)
+    for prediction, target, mask, weights in pairs:
+        yield prediction[..., keep], target[..., keep], mask, weights
+
+
 def score(pairs) -> Scores:
     """Scores from (prediction, targets, mask, weights), batch by batch, in float64."""
-    sample, time, channel, weighted = [], [], [], []
+    sample, time, channel, weighted = Errors(), Errors(), Errors(), Errors()
     squares, count = [], 0.0
     plain, rows_of_all = [], 0.0
     for prediction, target, mask, weights in pairs:
         p, t = prediction.double(), target.double()
         if mask is not None:  # anything may stand in the padding
             p = p.where(mask[:, None, :, None], t)
-        sample.append(relative_l2(p, t, mask=mask))
-        time.append(relative_l2(p, t, mask=mask, over=(2, 3)))
-        channel.append(relative_l2(p, t, mask=mask, over=(1, 2)))
+        sample.add(p, t, mask=mask)
+        time.add(p, t, mask=mask, over=(2, 3))
+        channel.add(p, t, mask=mask, over=(1, 2))
         w = None if weights is None else weights.double()
         if w is not None:
-            weighted.append(relative_l2(p, t, mask=mask, weights=w))
+            weighted.add(p, t, mask=mask, weights=w)
         unit = float(unit_of(p - t))
         error, rows = squared_error(p / unit, t / unit, mask=mask, weights=w)
         squares.append((error, unit))
@@ -82,16 +94,42 @@ def score(pairs) -> Scores:
         error, rows = squared_error(p / unit, t / unit, mask=mask)
         plain.append((error, unit))
         rows_of_all += rows
-    errors = torch.cat(sample)
+    errors = sample.relative()
     return Scores(
         relative_l2=errors.mean().item(),
         per_sample=errors.tolist(),
-        per_time=torch.cat(time).mean(0).tolist(),
-        per_channel=torch.cat(channel).mean(0).tolist(),
+        per_time=time.relative().mean(0).tolist(),
+        per_channel=channel.relative().mean(0).tolist(),
         rmse_per_time=_root_mean(squares, count).tolist(),
-        weighted_relative_l2=torch.cat(weighted).mean().item() if weighted else None,
+        weighted_relative_l2=weighted.relative().mean().item() if weighted.found else None,
         mse_per_time=_root_mean(plain, rows_of_all).square().tolist(),
     )
+
+
+class Errors:
+    """Relative errors of samples, as they come in."""
+
+    def __init__(self) -> None:
+        self.found: list[Tensor] = []
+        self._sizes: list[Tensor] = []
+
+    def add(self, prediction: Tensor, target: Tensor, **how: Any) -> None:
+        """Those of some samples, over the axes that `relative_l2` takes."""
+        self.found.append(relative_l2(prediction, target, **how))
+        self._sizes.append(norm(target, **how))
+
+    def relative(self) -> Tensor:
+        """All of them; what is absolute, since its target is zero, in the typical size of the
+        targets that are not."""
+        errors, sizes = torch.cat(self.found), torch.cat(self._sizes)
+        real = sizes > 0
+        if bool(real.all()):
+            return errors
+        largest = sizes.amax(0, keepdim=True)
+        unit = torch.where(largest > 0, largest, 1.0)
+        mean = ((sizes / unit).square().sum(0) / real.sum(0).clamp(min=1)).sqrt() * unit
+        typical = torch.where(real.any(0, keepdim=True), mean, 1.0).expand(errors.shape)
+        return torch.where(real, errors, (errors / typical).clamp(max=LARGEST))
 
 
 def score_references(

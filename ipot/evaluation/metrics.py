@@ -62,6 +62,18 @@ def relative_l2_of_any_size(
     return ratio.clamp(max=LARGEST)
 
 
+def norm_of_any_size(
+    target: Float[Tensor, "B T M K"],
+    *,
+    mask: Bool[Tensor, "B M"] | None = None,
+    weights: Float[Tensor, "B1 M"] | None = None,
+    over: tuple[int, ...] = (1, 2, 3),
+) -> Tensor:
+    """What a relative error is divided by, as far as float64 holds it."""
+    norm, unit = _norm(target, _factor(mask, weights), over)
+    return (norm * unit).clamp(max=LARGEST)
+
+
 def _norm(numbers: Tensor, factor: Tensor | None, over: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """The norm of numbers over some axes, in units that are 1 where squares need no other."""
     if factor is not None:

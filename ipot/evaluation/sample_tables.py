@@ -262,6 +262,13 @@ class Table:
         """Targets of some samples in one row each, in float64."""
         return self._targets[rows].double()
 
+    def standards(self) -> tuple[Tensor, Tensor]:
+        """What is taken off every column of the inputs, and what it is then multiplied by."""
+        centres = [c.flatten() for c in self._centres]
+        pairs = zip(self._scales, self._centres, strict=True)
+        scales = [scale.expand(centre.shape).flatten() for scale, centre in pairs]
+        return torch.cat(centres), torch.cat(scales)
+
     def inputs_of(self, samples: Sequence[Sample]) -> Tensor:
         """The standardised inputs of other samples (samples, width)."""
         found = [self.frame.inputs(sample) for sample in samples]

@@ -21,6 +21,7 @@ from ipot import registry
 from ipot.data.statistics import Statistics
 from ipot.errors import IpotError, RunError, Unsupported
 from ipot.memory import free_memory, in_words
+from ipot.models._departure import around_simple
 from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.base import Operator
 from ipot.spec import Spec
@@ -82,7 +83,10 @@ def built(
             seen = seen_spec(spec)  # computed from numbers, that a device without any has not
             with torch.device(device):
                 inner = registry.find("models", name)(config, seen)
-            return wrap_globe(wrap(inner, Statistics.identity(*sizes)), spec)
+            scaled = wrap(inner, Statistics.identity(*sizes))
+            with torch.device(device):
+                whole = around_simple(scaled)
+            return wrap_globe(whole, spec)
     except _TooLarge:
         raise
     except IpotError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -48,6 +49,10 @@ class Wrapper(Operator):
         """The batch as the inner model sees it."""
         return batch
 
+    def encoded(self, latent: Latent, batch: Callable[[], Batch]) -> Latent:
+        """A state that the inner model has encoded, with what this one adds to it."""
+        return latent
+
 
 class Inward(nn.Module):
     """Physical units in the scales of the data."""
@@ -86,7 +91,9 @@ class Normalized(Wrapper):
         super().__init__(inner)
         for name, value in statistics.tensors().items():
             held = value.float()
-            if not bool(torch.isfinite(held).all()) or (name.endswith("scale") and not held.all()):
+            # An output of scale zero is its mean whatever the model says: it is constant.
+            divides = name in ("input_scale", "parameter_scale")
+            if not bool(torch.isfinite(held).all()) or (divides and not held.all()):
                 raise DataError(
                     f"{name} of the training data is {value.tolist()}, which float32 cannot hold: "
                     "choose other units"

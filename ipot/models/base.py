@@ -196,6 +196,10 @@ class Latent(NamedTuple):
     """The input points, for a decoder that looks at those near a query."""
     age: Float[Tensor, " B"] | None = None
     """How many steps ago they were seen, where that matters."""
+    simple: Float[Tensor, "B q"] | None = None
+    """What a simple predictor makes of the inputs, for a model that answers with the departure from
+    it, and the steps since."""
+    steps: int = 0
 
 
 class LatentOperator(Operator):

@@ -37,6 +37,9 @@ RIDGE = 3e-3
 """Part of the mean squared distance of neighbours that is added to their spread in a linear fit:
 neighbours on a line tell nothing of the slope across it."""
 
+BENT = 1e-4
+"""The same for a parabola, whose terms are in units of the farthest neighbour."""
+
 
 class Grid(NamedTuple):
     """A full grid of points in row-major order."""
@@ -98,6 +101,8 @@ class Surroundings(nn.Module):
         super().__init__()
         self.space = Space(domain, periods)
         self.count, self.query_count = count, query_count
+        self.curved = False
+        """Whether fields are met by parabolas instead of planes."""
         self.register_buffer("offsets", offsets(len(domain)), persistent=False)
         self.register_buffer("spacing", torch.zeros(len(domain)))
         self.register_buffer("expected", self._expected(shape), persistent=False)
@@ -231,7 +236,8 @@ class Surroundings(nn.Module):
         rows = index.flatten(1).unsqueeze(-1).expand(-1, -1, inputs.shape[-1])
         found = inputs.gather(1, rows).unflatten(1, index.shape[1:])
         way = self.space.way(places.unsqueeze(2), found) / self.delta
-        return Neighbours(index, linear_weights(way, far.isfinite()))
+        weigh = curved_weights if self.curved else linear_weights
+        return Neighbours(index, weigh(way, far.isfinite()))
 
     def _search(
         self, inputs: Tensor, places: Tensor, count: int, mask: Tensor | None
@@ -332,6 +338,26 @@ def linear_weights(
     # almost in one place, get no say by a steep slope.
     # At least something, and by no sum: exporters take a summand of 1e-12 for none.
     ridge = (RIDGE * (share * far.square()).sum(-1)).clamp(min=1e-12)
+    slope = solved(spread, ridge, mean)
+    return share * (1 - (apart @ slope.unsqueeze(-1)).squeeze(-1))
+
+
+def curved_weights(
+    way: Float[Tensor, "G P k D"], real: Bool[Tensor, "G P k"]
+) -> Float[Tensor, "G P k"]:
+    """As `linear_weights`, put right so that a parabola is met."""
+    far = torch.linalg.vector_norm(way, dim=-1).masked_fill(~real, 0.0)
+    reach = 1.001 * far.amax(-1, keepdim=True) + 1e-6
+    near = (far / reach).clamp(min=1e-6)
+    share = ((1 - near) / near).square() * real
+    share = share / share.sum(-1, keepdim=True).clamp(min=1e-30)
+    straight = (way / reach.unsqueeze(-1)).unbind(-1)
+    bent = [a * b for i, a in enumerate(straight) for b in straight[i:]]
+    terms = torch.stack([*straight, *bent], -1)
+    mean = (share.unsqueeze(-1) * terms).sum(2)
+    apart = terms - mean.unsqueeze(2)
+    spread = torch.einsum("gpk,gpkd,gpke->gpde", share, apart, apart)
+    ridge = (BENT * (share * near.square()).sum(-1)).clamp(min=1e-9)
     slope = solved(spread, ridge, mean)
     return share * (1 - (apart @ slope.unsqueeze(-1)).squeeze(-1))
 

@@ -25,15 +25,27 @@ from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.own.folder import refuse_another, working_folder
 from ipot.own.open_data import PLACES, SERIES, open_data
-from ipot.own.sizing import MODEL, named_model, plan, refuse_misspelt, refuse_settings
+from ipot.own.sizing import (
+    MODEL,
+    Plan,
+    may_start_simple,
+    named_model,
+    plan,
+    refuse_misspelt,
+    refuse_settings,
+    refuse_simple,
+)
 from ipot.recipes import running
 from ipot.recipes.experiment import Data, Experiment, build, load_data, read_settings
 from ipot.recipes.own_data import OWN_DATA, OwnData, Splits, as_experiment, split
 from ipot.recipes.starting import Start
 from ipot.run_folder import TRAINING, Run, differences
+from ipot.spec import Spec
 from ipot.surrogate.batches import calibrated
 from ipot.surrogate.loading import facts_of_run
+from ipot.surrogate.summary import constant_lines, course
 from ipot.surrogate.surrogate import Surrogate
+from ipot.training import journal
 from ipot.training.trainer import Stopped
 
 
@@ -65,6 +77,7 @@ def fit(
     start_from: Path | str | None = None,
     model: str | dict[str, Any] | None = None,
     training: dict[str, Any] | None = None,
+    simple: str = "auto",
     trusted: bool = False,
     quiet: bool = False,
     **options: Any,
@@ -85,6 +98,10 @@ def fit(
     that was stopped there, on the same data and with the settings that it was started with. With
     `or_resume` a run that is in `out` goes on, and one is started if there is none.
 
+    Where all samples share their points and queries, the model starts from a simple predictor (a
+    linear model or a kernel regression on principal components) if that knows anything of samples
+    held out, and learns the departure from it; `simple="none"` does without.
+
     `start_from` is the folder of another fit or run, whose best weights are taken as the start, and
     with them the sizes of its model. Code outside this package that a folder names is imported only
     where it is `trusted`.
@@ -102,6 +119,7 @@ def fit(
     # A run that may go on knows its model, and which settings that has.
     known = chosen_name if name or not (resume or or_resume) else None
     refuse_settings(known, preset=preset, seed=seed, **told)
+    refuse_simple(simple)
     seed = int(seed)
     with working_folder(out, resume, or_resume=or_resume) as (folder, goes_on):
         run = Run(folder / TRAINING)
@@ -123,6 +141,9 @@ def fit(
             told |= {"name": chosen_name}
             chosen = plan(splits.train, device=place, preset=preset, seed=seed, **told)
             lines = chosen.lines
+            begun = _simple(simple, chosen, splits, start)
+            if start is None and begun and splits.simple is not None:
+                lines = (*lines, splits.simple.describe())
             settings = Experiment(
                 problem=own,
                 model=chosen.model,
@@ -132,8 +153,11 @@ def fit(
                 model_name=chosen.name,
                 preset=preset,
                 normalize=chosen.normalize,
+                simple=begun,
             )
-        for line in (*source.notes, *source.data.describe(), *lines):
+        constants = splits.train.constants()
+        lines = (*source.data.describe(), *constant_lines(constants), *lines)
+        for line in (*source.notes, *lines):
             say(line)
         kept = None if out is None and resume is None else folder
         how: dict[str, Any] = {"device": device, "quiet": quiet, "trusted": trusted}
@@ -141,7 +165,8 @@ def fit(
             baselines = {}
             if splits.held_out is not None:
                 spec = source.data.spec
-                baselines = score_baselines(splits.train.data, splits.held_out.data, spec)
+                parts = (splits.train.data, splits.held_out.data)
+                baselines = score_baselines(*parts, spec, scored_channels(spec, constants))
             with _threads(settings, place):
                 if goes_on:
                     running.resume(run.path, data=own, **how)
@@ -151,7 +176,8 @@ def fit(
             fitted = Surrogate.of_experiment(
                 trained, settings, **facts_of_run(run, settings), series=source.series
             )
-            _score(fitted, splits, baselines)
+            _score(fitted, splits, baselines, constants)
+            fitted.scores["course"] = course(journal.read(run.metrics))
         except Stopped as stop:
             raise Interrupted(stop.signal, kept) from None
         except KeyboardInterrupt as stop:
@@ -164,6 +190,17 @@ def fit(
             fitted.save(folder, overwrite=True)
             say(f"saved: {folder}")
     return fitted
+
+
+def _simple(wanted: str, chosen: Plan, splits: Splits, start: Start | None) -> tuple[int, ...]:
+    """Sizes of the simple predictor that the model starts from; none where it starts from none."""
+    if start is not None:  # its weights bring their own
+        return start.settings.simple
+    if wanted == "none" or chosen.preset == "paper" or not may_start_simple(chosen):
+        return ()
+    # Data that nothing is held out of choose nothing.
+    found = None if splits.validation is splits.train else splits.simple
+    return () if found is None else found.sizes
 
 
 def _arguments() -> set[str]:
@@ -198,13 +235,27 @@ def _refuse_changed(
     return found.problem, found.data.seed
 
 
-def _score(fitted: Surrogate, splits: Splits, baselines: dict[str, Scores]) -> None:
+def scored_channels(spec: Spec, constants: dict[str, float]) -> list[int]:
+    """The outputs that vary: those that do not are answered as they are, and have no error that
+    would mean anything. All of them where none does."""
+    found = [i for i, name in enumerate(spec.outputs) if name not in constants]
+    return found or list(range(len(spec.outputs)))
+
+
+def _score(
+    fitted: Surrogate, splits: Splits, baselines: dict[str, Scores], constants: dict[str, float]
+) -> None:
     """Its errors on samples that it has not seen, beside those of others, and bounds from them."""
-    scores, outputs, held = fitted.scores, fitted.spec.outputs, splits.held_out
+    scores, held = fitted.scores, splits.held_out
+    channels = scored_channels(fitted.spec, constants)
+    outputs = [fitted.spec.outputs[i] for i in channels]
     scores["balanced"] = len(outputs) > 1
+    if constants:
+        scores["constant"] = constants
     if held is None:
         return
-    found = evaluate(fitted.model, held.data.to(fitted.device), device=fitted.device)
+    data, device = held.data.to(fitted.device), fitted.device
+    found = evaluate(fitted.model, data, device=device, channels=channels)
     scores["held_out"] = _total(found)
     scores["weighted"] = found.weighted_relative_l2 is not None
     scores["per_channel"] = dict(zip(outputs, found.per_channel, strict=True))

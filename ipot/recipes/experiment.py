@@ -11,12 +11,15 @@ from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ipot import registry
 from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.data.store import Store
 from ipot.errors import RunError, UnknownName, Unsupported, shown
+from ipot.evaluation.simple_start import SimpleStart
+from ipot.models._departure import around_simple
 from ipot.models._shapes import refuse_beyond_memory
 from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.base import OneStep, Operator
@@ -27,7 +30,7 @@ from ipot.recipes.sizes import refuse_data, refuse_sizes
 from ipot.run_folder import Run
 from ipot.spec import Spec
 from ipot.training.settings import Training
-from ipot.typed_json import from_dict, to_dict
+from ipot.typed_json import from_dict, from_value, to_dict
 
 PRESETS = ("default", "paper", "authors")
 
@@ -64,11 +67,13 @@ class Experiment:
     model_name: str = "ipot"
     preset: str = "default"
     normalize: bool = True
+    simple: tuple[int, ...] = ()
+    """Sizes of the simple predictor that the model starts from (`Spec.simple`); none without."""
 
     @property
     def spec(self) -> Spec:
         """The facts that the model is built from: the problem's, and what it is to answer with."""
-        return replace(self.problem.spec, change=self.training.change)
+        return replace(self.problem.spec, change=self.training.change, simple=self.simple)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for config.json."""
@@ -81,6 +86,7 @@ class Experiment:
             "data": to_dict(self.data),
             "preset": self.preset,
             "normalize": self.normalize,
+            **({"simple": list(self.simple)} if self.simple else {}),
         }
 
     @classmethod
@@ -122,6 +128,7 @@ class Experiment:
             model_name=model_name,
             preset=content["preset"],
             normalize=content["normalize"],
+            simple=from_value(tuple[int, ...], content.get("simple", []), f"{where}: simple"),
         )
         refuse_sizes(found, f"{where}: ")
         return found
@@ -270,7 +277,31 @@ def statistics_of(settings: Experiment, data: Dataset) -> Statistics | None:
         return None
     kind, spec = registry.find("models", settings.model_name), settings.spec
     since = (spec.history, len(spec.outputs)) if spec.change else None
-    return Statistics.of(data, since=since, each=issubclass(kind, OneStep))
+    found = Statistics.of(data, since=since, each=issubclass(kind, OneStep))
+    start = simple_of(settings)
+    found = found if start is None else start.departures(data, found)
+    if not isinstance(settings.problem, OwnData):
+        return found
+    still = constant_outputs(data)
+    return replace(found, output_scale=found.output_scale.masked_fill(still, 0.0))
+
+
+def constant_outputs(data: Dataset) -> Tensor:
+    """Which outputs (K) are one number in all samples: they are answered with it."""
+    lows, highs = [], []
+    for _, targets, _ in data.columns():
+        low, high = torch.aminmax(targets.reshape(-1, targets.shape[-1]).cpu(), dim=0)
+        lows.append(low)
+        highs.append(high)
+    return torch.stack(lows).amin(0) == torch.stack(highs).amax(0)
+
+
+def simple_of(settings: Experiment) -> SimpleStart | None:
+    """The simple predictor that an experiment starts from, where its data are at hand."""
+    problem = settings.problem
+    if not settings.simple or not isinstance(problem, OwnData) or problem.splits is None:
+        return None
+    return problem.splits.simple
 
 
 def build_model(
@@ -288,7 +319,8 @@ def build_model(
         except (ValueError, TypeError, RuntimeError) as error:
             raise RunError(f"the settings of {name} do not fit {spec.name}: {error}") from error
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
-    return wrap_globe(wrap(inner, statistics or Statistics.identity(*sizes)), spec)
+    whole = around_simple(wrap(inner, statistics or Statistics.identity(*sizes)))
+    return wrap_globe(whole, spec)
 
 
 def able(spec: Spec, besides: str = "") -> str:

@@ -99,7 +99,7 @@ class Remembered(LatentOperator):
 
     def times_over(self, count: int) -> Remembered:
         """The one sample that it has, so many times."""
-        state, mask, seen, age = self.latent
+        state, mask, seen, age, simple, steps = self.latent
         mask = None if mask is None else mask.expand(count, -1)
         if seen is not None:
             own = None if seen.mask is None else seen.mask.expand(count, -1)
@@ -107,7 +107,9 @@ class Remembered(LatentOperator):
             features = seen.features.expand(count, -1, -1)
             seen = seen._replace(features=features, mask=own, frame=frame)
         age = None if age is None else age.expand(count)
-        return Remembered(self.inner, Latent(state.expand(count, -1, -1), mask, seen, age))
+        simple = None if simple is None else simple.expand(count, -1)
+        states = state.expand(count, -1, -1)
+        return Remembered(self.inner, Latent(states, mask, seen, age, simple, steps))
 
     def encode(self, batch: Batch) -> Latent:
         """What it knows already."""

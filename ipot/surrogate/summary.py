@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ipot.report.tables import percent
@@ -18,15 +18,73 @@ def summary(scores: Mapping[str, Any], about: Mapping[str, Any], model: str = "i
         return _of_validation(scores, about, counts)
     kind = "weighted relative L2 error" if scores.get("weighted") else "relative L2 error"
     count = counts.get("held out")
+    if scores.get("constant") and not scores.get("per_channel", {}).keys() - scores["constant"]:
+        return [*constant_lines(scores["constant"]), "nothing is left to score"]
     lines = [f"{kind} on {count or 'some'} samples held out:"]
     simple = sorted(scores.get("baselines", {}).items(), key=lambda pair: -pair[1])
     rows = {model: scores["held_out"], **dict(simple)}
     width = max(map(len, rows))
     lines += [f"  {name:<{width}}  {percent(error)}" for name, error in rows.items()]
     lines += _of_channels(scores)
-    if simple and scores["held_out"] > simple[-1][1]:
-        lines.append("a simple predictor is better here: train longer, or give more samples")
-    return lines
+    worse = bool(simple) and scores["held_out"] > simple[-1][1]
+    if worse:
+        lines.append(f"a simple predictor ({simple[-1][0]}) is better here")
+    return [*lines, *_advice(scores.get("course"), worse)]
+
+
+def constant_lines(constants: Mapping[str, float]) -> list[str]:
+    """What is said of outputs that are one number in all samples."""
+    return [
+        f"{name} is {value:g} in all samples: answered as that, and not scored"
+        for name, value in constants.items()
+    ]
+
+
+OVERFITTING, UNDERTRAINED, LEVEL = "overfitting", "undertrained", "level"
+GAP = 0.6
+"""An error in training of less than this part of that on validation samples is known by heart."""
+RISEN, FALLING = 1.05, 0.97
+"""How far a validation error must have moved to count as a rise, or as a fall."""
+
+
+def course(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How a training went, from its journal.
+
+    overfitting     it learnt its own samples and not the others: their error went on falling when
+                    that of the validation samples no longer did
+    undertrained    the validation error was still falling at the end, and its own was not far below
+    level           neither
+    """
+    seen = [(r["loss"], r["validation"]) for r in rows if r.get("validation") and r.get("loss")]
+    if len(seen) < 4:
+        return LEVEL
+    losses, errors = zip(*seen, strict=True)
+    best, last = min(errors), max(1, len(seen) // 5)
+    end = sum(losses[-last:]) / last
+    rise = sum(errors[-last:]) / last > RISEN * best
+    at_best = losses[errors.index(best)]
+    if end < GAP * best and (rise or at_best < GAP * best or end < GAP * at_best):
+        return OVERFITTING
+    before = min(errors[: max(1, len(seen) - 2 * last)])
+    return (
+        UNDERTRAINED
+        if best < FALLING * before and errors.index(best) >= len(seen) - 2 * last
+        else LEVEL
+    )
+
+
+def _advice(course: str | None, worse: bool) -> list[str]:
+    """What to do next, where there is something."""
+    if course == OVERFITTING:
+        return [
+            "it knows its own samples better than others (overfitting): longer training does not "
+            'help; more samples do, or a smaller model (model={"width": 32})'
+        ]
+    if course == UNDERTRAINED:
+        return ["the error was still falling at the end: train longer (minutes=...)"]
+    if worse:
+        return ["training longer would change little: give more samples, or tell more of each"]
+    return []
 
 
 def _of_validation(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ipot.surrogate.summary import summary
+from ipot.surrogate.summary import course, summary
 
 SCORES = {
     "validation": 0.02,
@@ -30,7 +30,7 @@ def test_several_outputs_have_a_line_each():
 
 
 def test_it_says_so_where_a_simple_predictor_is_better():
-    assert "simple predictor is better" in summary(SCORES | {"held_out": 0.06}, ABOUT)[-1]
+    assert "(linear) is better here" in " ".join(summary(SCORES | {"held_out": 0.06}, ABOUT))
 
 
 def test_weights_are_named():
@@ -54,3 +54,36 @@ def test_a_fit_that_was_stopped_before_its_scores_does_not_call_its_samples_few(
 def test_what_is_missing_is_left_out(missing):
     scores = {} if missing == "all" else {k: v for k, v in SCORES.items() if k != missing}
     assert summary(scores, {} if missing == "about" else ABOUT)
+
+
+def journal(losses, errors):
+    pairs = zip(losses, errors, strict=True)
+    return [{"loss": a, "validation": b, "epoch": i, "step": i} for i, (a, b) in enumerate(pairs)]
+
+
+FALLS = [0.9, 0.6, 0.4, 0.3, 0.2, 0.12, 0.08, 0.05, 0.04, 0.03]
+
+
+@pytest.mark.parametrize(
+    ("losses", "errors", "expected"),
+    [
+        (FALLS, [0.9, 0.6, 0.5, 0.45, 0.44, 0.46, 0.5, 0.52, 0.55, 0.56], "overfitting"),
+        (FALLS, [0.9, 0.6, 0.5, 0.45, 0.44, 0.44, 0.44, 0.44, 0.44, 0.44], "overfitting"),
+        (FALLS, [x * 1.05 for x in FALLS], "undertrained"),
+        ([0.5] * 10, [0.5] * 10, "level"),
+        (FALLS[:2], FALLS[:2], "level"),
+    ],
+)
+def test_overfitting_and_undertraining_are_told_apart(losses, errors, expected):
+    assert course(journal(losses, errors)) == expected
+
+
+def test_the_advice_fits():
+    def said(held_out, how):
+        return " ".join(summary(SCORES | {"held_out": held_out, "course": how}, ABOUT))
+
+    assert "longer training does not help" in said(0.06, "overfitting")
+    assert "train longer" not in said(0.06, "overfitting")
+    assert "train longer" in said(0.06, "undertrained")
+    assert "training longer would change little" in said(0.06, "level")
+    assert "train" not in said(0.03, "level")

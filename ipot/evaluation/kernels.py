@@ -1,0 +1,249 @@
+"""Regression of fields on the principal components of their inputs, linear or with a kernel.
+
+With a kernel it is the mean of a Gaussian process (Matérn 5/2) whose length and noise are chosen,
+beside the number of components, by cross-validation on the training samples; a straight line is one
+of the choices, and so is the mean field. Where a few numbers are all that is given, no network is
+better without effort. Everything is in dual form: the work is in matrices of samples by samples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ipot.evaluation.interpolation import evenly
+from ipot.evaluation.principal_components import (
+    FEWEST,
+    FOLDS,
+    Matrix,
+    components,
+)
+
+MOST = 2000
+"""Samples that are learned from; of more, so many are taken evenly."""
+CHOSEN_ON = 400
+"""Samples that length, noise and components are chosen on."""
+COUNTS = (8, 32, 128)
+"""Components that are tried, beside all of them."""
+LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+"""In units of the typical distance of two samples."""
+NOISES = (1e-10, 1e-8, *(10.0**k for k in range(-6, 1)))
+"""Added to the diagonal, in units of its mean."""
+NEGLIGIBLE = 1e-5
+"""Part of the spread of the targets that their own components may leave out."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How many components of the inputs count, and how: along a straight line (length 0), or as far
+    as a length, in units of the coordinates, reaches. `noise` is relative to the diagonal."""
+
+    count: int = 0
+    length: float = 0.0
+    noise: float = 1.0
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether the inputs do not count."""
+        return self.count == 0
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Fields (width) from rows of standardised inputs: mean + features(row @ basis) @ fields."""
+
+    choice: Choice
+    error: float
+    """The relative error of fields that were held out when it was chosen."""
+    mean_error: float
+    """That of the mean field."""
+    basis: Tensor
+    """(inputs, p)"""
+    known: Tensor
+    """Components of the samples learned from (n, p); none where the regression is linear."""
+    weights: Tensor
+    """(p or n, q)"""
+    mean: Tensor
+    """(width)"""
+    fields: Tensor
+    """(q, width)"""
+    held_out: Tensor
+    """For every sample of training what it would be given, had it not been learned from (S, q)."""
+
+    def coefficients(self, rows: Tensor) -> Tensor:
+        """Of other rows (samples, q)."""
+        return features(rows @ self.basis, self.known, self.choice.length) @ self.weights
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """The fields of other rows (samples, width)."""
+        return self.mean + self.coefficients(rows) @ self.fields
+
+
+def features(scores: Tensor, known: Tensor, length: float) -> Tensor:
+    """What weights apply to: components themselves, or how near they are to those of samples."""
+    return matern(scores, known, length) if length > 0 else scores
+
+
+def matern(left: Tensor, right: Tensor, length: float) -> Tensor:
+    """exp(-r) (1 + r + r²/3) for the distances r of rows, in units of a length."""
+    r = math.sqrt(5) / length * distances(left, right)
+    return (1 + r + r * r / 3) * torch.exp(-r)
+
+
+def distances(left: Tensor, right: Tensor) -> Tensor:
+    """Between all rows of both (n, m)."""
+    return torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def regress_fields(inputs: Matrix, targets: Matrix, scale: Tensor) -> Regression:
+    """Fit to rows of inputs and targets; errors count every column of the targets by its `scale`.
+
+    Folds are contiguous: samples of a series that lie next to each other share what they know.
+    """
+    # As float32 holds them, in which a model will keep them: with little noise the weights of a
+    # kernel belong to these very numbers.
+    basis = _rounded(components(inputs))
+    scores = _rounded(inputs.times(basis))
+    used = evenly(targets.count, MOST)
+    rows = targets.rows(used)
+    mean = rows.mean(0)
+    turned, fields, rest = _compressed((rows - mean) * scale)
+    norms = (rows * scale).norm(dim=1)
+    norms = torch.where(norms > 0, norms, 1.0)
+    some = evenly(len(used), CHOSEN_ON)
+    choice, error, plain = choose(scores[used][some], turned[some], rest[some], norms[some])
+    known = scores[used][:, : choice.count]
+    guessed, weights = turned.new_zeros(len(scores), turned.shape[1]), turned.new_zeros(0, 0)
+    if not choice.is_mean:
+        whole = _gram(known, choice)
+        alpha = _solved(whole, turned, choice.noise)
+        weights = alpha if choice.length > 0 else known.T @ alpha
+        own = known if choice.length > 0 else known[:0]
+        # Samples that were not used are strangers to it anyway.
+        guessed = features(scores[:, : choice.count], own, choice.length) @ weights
+        guessed[used] = _held_out(whole, turned, choice.noise)
+        known = own
+    return Regression(
+        choice,
+        error,
+        plain,
+        basis[:, : choice.count],
+        known,
+        weights,
+        mean,
+        fields / scale,
+        guessed,
+    )
+
+
+def choose(
+    scores: Tensor, turned: Tensor, rest: Tensor, norms: Tensor
+) -> tuple[Choice, float, float]:
+    """What has the least relative error on samples held out, that error, and the mean field's.
+
+    `rest` are the squares of what the compressed targets have left out, `norms` the sizes of the
+    targets that errors are divided by.
+    """
+
+    def error(made: Tensor) -> float:
+        off = (made - turned).square().sum(1) + rest
+        return float((off.sqrt() / norms).mean())
+
+    plain = error(_means(turned))
+    best = Choice(), plain
+    samples, most = scores.shape
+    if samples < 3 or most == 0:
+        return *best, plain
+    counts = sorted({min(c, most) for c in (*COUNTS, most)})
+    for count in counts:
+        near = distances(scores[:, :count], scores[:, :count])
+        typical = float(near[near > 0].median()) if bool((near > 0).any()) else 1.0
+        for length in (0.0, *LENGTHS):
+            choice = Choice(count, length * typical)
+            whole = _gram(scores[:, :count], choice)
+            for noise, made in zip(NOISES, _folds(whole, turned, NOISES), strict=True):
+                found = error(made)
+                if found < 0.999 * best[1]:  # the simpler one where they are as good
+                    best = Choice(count, choice.length, noise), found
+    return *best, plain
+
+
+def _rounded(numbers: Tensor) -> Tensor:
+    return numbers.float().double()
+
+
+def _gram(scores: Tensor, choice: Choice) -> Tensor:
+    if choice.length > 0:
+        return matern(scores, scores, choice.length)
+    return scores @ scores.T
+
+
+def parts(samples: int) -> list[Tensor]:
+    """The rows of each fold, one after the other."""
+    return list(torch.arange(samples).tensor_split(min(FOLDS, samples)))
+
+
+def _folds(whole: Tensor, targets: Tensor, noises: tuple[float, ...]) -> list[Tensor]:
+    """For several noises what every sample is given by the other folds."""
+    made = [torch.zeros_like(targets) for _ in noises]
+    for fold in parts(len(targets)):
+        kept = torch.ones(len(targets), dtype=torch.bool)
+        kept[fold] = False
+        mean = targets[kept].mean(0)
+        values, vectors = torch.linalg.eigh(whole[kept][:, kept])
+        turned = vectors.T @ (targets[kept] - mean)
+        across = whole[fold][:, kept] @ vectors
+        size = float(whole.diagonal().mean())
+        for out, noise in zip(made, noises, strict=True):
+            shrunk = across / (values.clamp_min(0) + noise * size)
+            out[fold] = mean + shrunk @ turned
+    return made
+
+
+def _held_out(whole: Tensor, targets: Tensor, noise: float) -> Tensor:
+    """What every sample is given by the other folds."""
+    made = torch.zeros_like(targets)
+    for fold in parts(len(targets)):
+        kept = torch.ones(len(targets), dtype=torch.bool)
+        kept[fold] = False
+        mean = targets[kept].mean(0)
+        alpha = _solved(whole[kept][:, kept], targets[kept] - mean, noise)
+        made[fold] = mean + whole[fold][:, kept] @ alpha
+    return made
+
+
+def _means(targets: Tensor) -> Tensor:
+    """For every sample the mean of the other folds."""
+    made = torch.zeros_like(targets)
+    for fold in parts(len(targets)):
+        kept = torch.ones(len(targets), dtype=torch.bool)
+        kept[fold] = False
+        made[fold] = targets[kept].mean(0) if bool(kept.any()) else targets.new_zeros(1)
+    return made
+
+
+def _solved(whole: Tensor, targets: Tensor, noise: float) -> Tensor:
+    """(whole + noise) alpha = targets, with as much more noise as rounding asks for."""
+    size, unit = float(whole.diagonal().mean()), torch.eye(len(whole), dtype=whole.dtype)
+    factor, failed = torch.linalg.cholesky_ex(whole + noise * size * unit)
+    while failed:
+        noise = max(10 * noise, 1e-14)
+        factor, failed = torch.linalg.cholesky_ex(whole + noise * size * unit)
+    return torch.cholesky_solve(targets, factor)
+
+
+def _compressed(targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Targets of mean zero by their own components (n, q), these (q, width), and the squares of
+    what is left of each target (n)."""
+    matrix = Matrix(len(targets), targets.shape[1], lambda rows: targets[rows])
+    basis = components(matrix, FEWEST)
+    turned = targets @ basis
+    spread = turned.square().sum(0)
+    total = float(targets.square().sum())
+    kept = max(1, int((total - spread.cumsum(0) > NEGLIGIBLE**2 * total).sum()) + 1)
+    basis, turned = basis[:, :kept], turned[:, :kept]
+    rest = targets.square().sum(1) - turned.square().sum(1)
+    return turned, basis.T, rest.clamp_min(0)
