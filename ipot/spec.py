@@ -60,8 +60,8 @@ class Spec:
     change: bool = False
     """True if models answer with the change since the last past frame, which a wrapper adds."""
     simple: tuple[int, ...] = ()
-    """Sizes of the simple predictor that models answer with the departure from, where they do: its
-    places of inputs and of answers, components, samples of its kernel, and those of the fields."""
+    """Sizes of the simple predictor that a trained model's answers are blended with, if they are:
+    its places of inputs and of answers, components, samples of its kernel, and its fields."""
 
     def __post_init__(self) -> None:
         # Inputs and queries share a space unless the problem says otherwise.

@@ -61,9 +61,9 @@ class Fit:
     """Passes over the data, instead of minutes."""
     model: str | None = None
     """ipot unless said, or another model that takes such data: relay, fno, ... (`ipot models`)."""
-    simple: Literal["auto", "none"] = "auto"
-    """auto: start from a linear model or a kernel regression where that is of worth, and learn the
-    departure from it; none: do not."""
+    blend: bool = True
+    """Blend the answers with those of a linear model or a kernel regression, where that helps on
+    validation samples."""
     preset: Literal["default", "paper"] = "default"
     """paper: the sizes of the publication."""
     device: str = "auto"
@@ -121,7 +121,7 @@ def _fit(flags: Fit) -> int:
         minutes=flags.minutes,
         epochs=flags.epochs,
         model=flags.model,
-        simple=flags.simple,
+        blend=flags.blend,
         preset=flags.preset,
         device=flags.device,
         seed=flags.seed,

@@ -11,7 +11,6 @@ Samples on one mesh are compared point by point. Where meshes differ, see
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from ipot.data.dataset import Dataset
 from ipot.evaluation.evaluate import Scores, chosen, score
-from ipot.evaluation.kernels import regress_fields
+from ipot.evaluation.kernels import regress_table
 from ipot.evaluation.principal_components import Matrix, choose, components, regress
 from ipot.evaluation.sample_tables import Rows, Table, tables
 from ipot.samples import Sample
@@ -185,14 +184,7 @@ class KernelComponents(Baseline):
 
     def learn(self) -> None:
         """Its length, its noise and its components, and the coefficients."""
-        table, shape = self.table, self.table.shape
-        inputs = Matrix(len(table), table.width, table.inputs)
-        targets = Matrix(len(table), math.prod(shape), table.targets)
-        squares = torch.stack([table.targets(rows).square().sum(0) for rows in table.blocks()])
-        sizes = (squares.sum(0) / len(table)).view(-1, shape[-1]).mean(0).sqrt()
-        scale = torch.where(sizes > 0, 1 / torch.where(sizes > 0, sizes, 1.0), 1.0)
-        scale = scale.repeat(math.prod(shape[:-1]))
-        self.regression = regress_fields(inputs, targets, scale)
+        self.regression = regress_table(self.table)
 
     def answer(self, samples: Sequence[Sample]) -> Iterator[Tensor]:
         """What samples with inputs like theirs have, the nearer the more."""
@@ -209,13 +201,16 @@ def rivals(spec: Spec) -> tuple[type[Baseline], ...]:
 
 
 def score_baselines(
-    train: Dataset, test: Dataset, spec: Spec, channels: Sequence[int] | None = None
+    train: Dataset | Sequence[Table],
+    test: Dataset,
+    spec: Spec,
+    channels: Sequence[int] | None = None,
 ) -> dict[str, Scores]:
     """The scores of all simple predictors, fitted to `train`, on `test`, by name; of some of the
-    outputs alone where `channels` are given."""
+    outputs alone where `channels` are given. What is fitted to may be in tables already."""
     channels = range(len(spec.outputs)) if channels is None else channels
     test = test.to("cpu")
-    found = tables(train, spec)
+    found = tables(train, spec) if isinstance(train, Dataset) else list(train)
     # Rows can be matched where there are as many of them; a test set may be of another size.
     found = [t for t in found if not isinstance(t.frame, Rows) or _all_fit(t.frame, test)]
     best = {simple.name: simple.best(found) for simple in rivals(spec)}

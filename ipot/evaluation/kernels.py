@@ -15,12 +15,8 @@ import torch
 from torch import Tensor
 
 from ipot.evaluation.interpolation import evenly
-from ipot.evaluation.principal_components import (
-    FEWEST,
-    FOLDS,
-    Matrix,
-    components,
-)
+from ipot.evaluation.principal_components import FEWEST, FOLDS, Matrix, components
+from ipot.evaluation.sample_tables import Table
 
 MOST = 2000
 """Samples that are learned from; of more, so many are taken evenly."""
@@ -32,6 +28,10 @@ LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """In units of the typical distance of two samples."""
 NOISES = (1e-10, 1e-8, *(10.0**k for k in range(-6, 1)))
 """Added to the diagonal, in units of its mean."""
+CHANCE = 0.97
+"""Of the mean field's error: a gain of less is chance."""
+ROUNDING = 1e-5
+"""Components whose spread is less of the first one's are not told from rounding."""
 NEGLIGIBLE = 1e-5
 """Part of the spread of the targets that their own components may leave out."""
 
@@ -70,8 +70,6 @@ class Regression:
     """(width)"""
     fields: Tensor
     """(q, width)"""
-    held_out: Tensor
-    """For every sample of training what it would be given, had it not been learned from (S, q)."""
 
     def coefficients(self, rows: Tensor) -> Tensor:
         """Of other rows (samples, q)."""
@@ -107,6 +105,10 @@ def regress_fields(inputs: Matrix, targets: Matrix, scale: Tensor) -> Regression
     # kernel belong to these very numbers.
     basis = _rounded(components(inputs))
     scores = _rounded(inputs.times(basis))
+    spread = scores.std(0, correction=0)
+    # Others are what float32 has left of nothing, and would be made much of where noise is low.
+    real = int((spread > ROUNDING * spread[:1]).sum()) if len(spread) else 0
+    basis, scores = basis[:, :real], scores[:, :real]
     used = evenly(targets.count, MOST)
     rows = targets.rows(used)
     mean = rows.mean(0)
@@ -116,16 +118,11 @@ def regress_fields(inputs: Matrix, targets: Matrix, scale: Tensor) -> Regression
     some = evenly(len(used), CHOSEN_ON)
     choice, error, plain = choose(scores[used][some], turned[some], rest[some], norms[some])
     known = scores[used][:, : choice.count]
-    guessed, weights = turned.new_zeros(len(scores), turned.shape[1]), turned.new_zeros(0, 0)
+    weights = turned.new_zeros(0, turned.shape[1])
     if not choice.is_mean:
-        whole = _gram(known, choice)
-        alpha = _solved(whole, turned, choice.noise)
-        weights = alpha if choice.length > 0 else known.T @ alpha
-        own = known if choice.length > 0 else known[:0]
-        # Samples that were not used are strangers to it anyway.
-        guessed = features(scores[:, : choice.count], own, choice.length) @ weights
-        guessed[used] = _held_out(whole, turned, choice.noise)
-        known = own
+        weights = _solved(_gram(known, choice), turned, choice.noise)
+        if choice.length == 0:
+            known, weights = known[:0], known.T @ weights
     return Regression(
         choice,
         error,
@@ -135,7 +132,19 @@ def regress_fields(inputs: Matrix, targets: Matrix, scale: Tensor) -> Regression
         weights,
         mean,
         fields / scale,
-        guessed,
+    )
+
+
+def regress_table(table: Table) -> Regression:
+    """Fit to a table, with every channel counted by its typical size."""
+    shape = table.shape
+    squares = [table.targets(rows).square().sum(0) for rows in table.blocks()]
+    sizes = (torch.stack(squares).sum(0) / len(table)).view(-1, shape[-1]).mean(0).sqrt()
+    scale = torch.where(sizes > 0, 1 / torch.where(sizes > 0, sizes, 1.0), 1.0)
+    return regress_fields(
+        Matrix(len(table), table.width, table.inputs),
+        Matrix(len(table), math.prod(shape), table.targets),
+        scale.repeat(math.prod(shape[:-1])),
     )
 
 
@@ -152,11 +161,11 @@ def choose(
         off = (made - turned).square().sum(1) + rest
         return float((off.sqrt() / norms).mean())
 
-    plain = error(_means(turned))
-    best = Choice(), plain
+    plain = error(torch.zeros_like(turned))
+    best = Choice(), CHANCE * plain
     samples, most = scores.shape
     if samples < 3 or most == 0:
-        return *best, plain
+        return Choice(), plain, plain
     counts = sorted({min(c, most) for c in (*COUNTS, most)})
     for count in counts:
         near = distances(scores[:, :count], scores[:, :count])
@@ -168,7 +177,7 @@ def choose(
                 found = error(made)
                 if found < 0.999 * best[1]:  # the simpler one where they are as good
                     best = Choice(count, choice.length, noise), found
-    return *best, plain
+    return best[0], plain if best[0].is_mean else best[1], plain
 
 
 def _rounded(numbers: Tensor) -> Tensor:
@@ -192,36 +201,15 @@ def _folds(whole: Tensor, targets: Tensor, noises: tuple[float, ...]) -> list[Te
     for fold in parts(len(targets)):
         kept = torch.ones(len(targets), dtype=torch.bool)
         kept[fold] = False
-        mean = targets[kept].mean(0)
+        # Counted from the mean of all, as the inputs are: a line through the mean of some would
+        # miss that of the others.
         values, vectors = torch.linalg.eigh(whole[kept][:, kept])
-        turned = vectors.T @ (targets[kept] - mean)
+        turned = vectors.T @ targets[kept]
         across = whole[fold][:, kept] @ vectors
         size = float(whole.diagonal().mean())
         for out, noise in zip(made, noises, strict=True):
             shrunk = across / (values.clamp_min(0) + noise * size)
-            out[fold] = mean + shrunk @ turned
-    return made
-
-
-def _held_out(whole: Tensor, targets: Tensor, noise: float) -> Tensor:
-    """What every sample is given by the other folds."""
-    made = torch.zeros_like(targets)
-    for fold in parts(len(targets)):
-        kept = torch.ones(len(targets), dtype=torch.bool)
-        kept[fold] = False
-        mean = targets[kept].mean(0)
-        alpha = _solved(whole[kept][:, kept], targets[kept] - mean, noise)
-        made[fold] = mean + whole[fold][:, kept] @ alpha
-    return made
-
-
-def _means(targets: Tensor) -> Tensor:
-    """For every sample the mean of the other folds."""
-    made = torch.zeros_like(targets)
-    for fold in parts(len(targets)):
-        kept = torch.ones(len(targets), dtype=torch.bool)
-        kept[fold] = False
-        made[fold] = targets[kept].mean(0) if bool(kept.any()) else targets.new_zeros(1)
+            out[fold] = shrunk @ turned
     return made
 
 

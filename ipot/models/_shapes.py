@@ -21,7 +21,7 @@ from ipot import registry
 from ipot.data.statistics import Statistics
 from ipot.errors import IpotError, RunError, Unsupported
 from ipot.memory import free_memory, in_words
-from ipot.models._departure import around_simple
+from ipot.models._blend import beside_simple
 from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.base import Operator
 from ipot.spec import Spec
@@ -85,7 +85,7 @@ def built(
                 inner = registry.find("models", name)(config, seen)
             scaled = wrap(inner, Statistics.identity(*sizes))
             with torch.device(device):
-                whole = around_simple(scaled)
+                whole = beside_simple(scaled)
             return wrap_globe(whole, spec)
     except _TooLarge:
         raise

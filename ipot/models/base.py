@@ -198,8 +198,8 @@ class Latent(NamedTuple):
     age: Float[Tensor, " B"] | None = None
     """How many steps ago they were seen, where that matters."""
     simple: Float[Tensor, "B q"] | None = None
-    """What a simple predictor makes of the inputs, for a model that answers with the departure from
-    it, and the steps since."""
+    """What a simple predictor makes of the inputs, for a model that is blended with one, and the
+    steps since."""
     steps: int = 0
 
 

@@ -11,7 +11,7 @@ import inspect
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +23,11 @@ from ipot.device import choose, use_quickest
 from ipot.errors import DataError, RunError
 from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import Scores, evaluate
+from ipot.evaluation.sample_tables import Table, tables
 from ipot.formats.open_data import PLACES, SERIES, open_data
+from ipot.own.blending import blended
 from ipot.own.folder import refuse_another, working_folder
-from ipot.own.sizing import (
-    MODEL,
-    Plan,
-    may_start_simple,
-    named_model,
-    plan,
-    refuse_misspelt,
-    refuse_settings,
-    refuse_simple,
-)
+from ipot.own.sizing import MODEL, named_model, plan, refuse_misspelt, refuse_settings
 from ipot.recipes import running
 from ipot.recipes.experiment import Data, Experiment, build, load_data, read_settings
 from ipot.recipes.own_data import OWN_DATA, OwnData, Splits, as_experiment, split
@@ -77,7 +70,7 @@ def fit(
     start_from: Path | str | None = None,
     model: str | dict[str, Any] | None = None,
     training: dict[str, Any] | None = None,
-    simple: str = "auto",
+    blend: bool = True,
     trusted: bool = False,
     quiet: bool = False,
     **options: Any,
@@ -98,9 +91,9 @@ def fit(
     that was stopped there, on the same data and with the settings that it was started with. With
     `or_resume` a run that is in `out` goes on, and one is started if there is none.
 
-    Where all samples share their points and queries, the model starts from a simple predictor (a
-    linear model or a kernel regression on principal components) if that knows anything of samples
-    held out, and learns the departure from it; `simple="none"` does without.
+    Where that helps on validation samples, the answers of the trained model are blended with those
+    of a simple predictor, a linear model or a kernel regression on principal components;
+    `blend=False` leaves the network alone.
 
     `start_from` is the folder of another fit or run, whose best weights are taken as the start, and
     with them the sizes of its model. Code outside this package that a folder names is imported only
@@ -120,7 +113,7 @@ def fit(
     # A run that may go on knows its model, and which settings that has.
     known = chosen_name if name or not (resume or or_resume) else None
     refuse_settings(known, preset=preset, seed=seed, **told)
-    refuse_simple(simple)
+    blend = flag("blend", blend)
     seed = int(seed)
     with working_folder(out, resume, or_resume=or_resume) as (folder, goes_on):
         run = Run(folder / TRAINING)
@@ -142,9 +135,6 @@ def fit(
             told |= {"name": chosen_name}
             chosen = plan(splits.train, device=place, preset=preset, seed=seed, **told)
             lines = chosen.lines
-            begun = _simple(simple, chosen, splits, start)
-            if start is None and begun and splits.simple is not None:
-                lines = (*lines, splits.simple.describe())
             settings = Experiment(
                 problem=own,
                 model=chosen.model,
@@ -154,7 +144,6 @@ def fit(
                 model_name=chosen.name,
                 preset=preset,
                 normalize=chosen.normalize,
-                simple=begun,
             )
         constants = splits.train.constants()
         lines = (*source.data.describe(), *constant_lines(constants), *lines)
@@ -163,11 +152,11 @@ def fit(
         kept = None if out is None and resume is None else folder
         how: dict[str, Any] = {"device": device, "quiet": quiet, "trusted": trusted}
         try:
-            baselines = {}
+            baselines, spec = {}, source.data.spec
+            known = tables(splits.train.data, spec) if splits.validation is not splits.train else []
             if splits.held_out is not None:
-                spec = source.data.spec
-                parts = (splits.train.data, splits.held_out.data)
-                baselines = score_baselines(*parts, spec, scored_channels(spec, constants))
+                channels = scored_channels(spec, constants)
+                baselines = score_baselines(known, splits.held_out.data, spec, channels)
             with _threads(settings, place):
                 if goes_on:
                     running.resume(run.path, data=own, **how)
@@ -177,6 +166,8 @@ def fit(
             fitted = Surrogate.of_experiment(
                 trained, settings, **facts_of_run(run, settings), series=source.series
             )
+            if blend:
+                _blend(fitted, splits, known, constants, say)
             _score(fitted, splits, baselines, constants)
             fitted.scores["course"] = course(journal.read(run.metrics))
         except Stopped as stop:
@@ -191,17 +182,6 @@ def fit(
             fitted.save(folder, overwrite=True)
             say(f"saved: {folder}")
     return fitted
-
-
-def _simple(wanted: str, chosen: Plan, splits: Splits, start: Start | None) -> tuple[int, ...]:
-    """Sizes of the simple predictor that the model starts from; none where it starts from none."""
-    if start is not None:  # its weights bring their own
-        return start.settings.simple
-    if wanted == "none" or chosen.preset == "paper" or not may_start_simple(chosen):
-        return ()
-    # Data that nothing is held out of choose nothing.
-    found = None if splits.validation is splits.train else splits.simple
-    return () if found is None else found.sizes
 
 
 def _arguments() -> set[str]:
@@ -256,6 +236,22 @@ def scored_channels(spec: Spec, constants: dict[str, float]) -> list[int]:
     would mean anything. All of them where none does."""
     found = [i for i, name in enumerate(spec.outputs) if name not in constants]
     return found or list(range(len(spec.outputs)))
+
+
+def _blend(
+    fitted: Surrogate,
+    splits: Splits,
+    known: list[Table],
+    constants: dict[str, float],
+    say: Callable[[str], None],
+) -> None:
+    """Blend the answers with those of a simple predictor where that helps."""
+    channels = [i for i, name in enumerate(fitted.spec.outputs) if name not in constants]
+    found = blended(fitted.model, fitted.spec, splits, known, channels)
+    if found is not None:
+        fitted.model, fitted.spec = found.model, found.spec
+        fitted.about["blend"] = found.line
+        say(found.line)
 
 
 def _score(

@@ -22,7 +22,6 @@ from torch import Tensor
 from ipot import registry
 from ipot.data.own import Dataset
 from ipot.errors import RunError, UnknownName, Unsupported, shown
-from ipot.models.base import LatentOperator, Operator
 from ipot.models.ipot import Config
 from ipot.recipes import paper, systems
 from ipot.spec import Bounds, Need
@@ -32,8 +31,6 @@ from ipot.typed_json import from_value, plain
 MODEL = "ipot"
 """Unless said."""
 PRESETS = ("default", "paper")
-SIMPLE = ("auto", "none")
-"""Whether the model starts from a simple predictor: where that is of worth, or never."""
 WHOLE = frozenset({Need.GRID, Need.EDGES, Need.SAME_POINTS, Need.FIXED_POINTS})
 """What a model cannot do without that a part of the points does not have any more."""
 MEASURED = 1000
@@ -78,7 +75,6 @@ class Plan:
     normalize: bool
     lines: tuple[str, ...]
     name: str = MODEL
-    preset: str = "default"
 
 
 def plan(
@@ -122,24 +118,7 @@ def plan(
     )
     chosen = _changed("model", start or chosen, model)
     how = _changed("training", how, training)
-    return Plan(chosen, how, True, _said(name, chosen, how, device), name, preset)
-
-
-def may_start_simple(chosen: Plan) -> bool:
-    """Whether a model and its training can do with a simple predictor to start from: one that
-    answers at all times by itself, from samples as they are, with all of their points meant."""
-    kind, how = registry.find("models", chosen.name), chosen.training
-    own_way = kind.objective is not Operator.objective
-    changed = how.augment or how.change or how.unroll is not None or how.points_least is not None
-    return not (own_way or changed or getattr(chosen.model, "change", False)) and (
-        issubclass(kind, LatentOperator)
-    )
-
-
-def refuse_simple(wanted: str) -> None:
-    """Refuse what is no choice."""
-    if wanted not in SIMPLE:
-        raise Unsupported(f"simple must be {' or '.join(SIMPLE)}, got {shown(wanted)}")
+    return Plan(chosen, how, True, _said(name, chosen, how, device), name)
 
 
 def _sizes(

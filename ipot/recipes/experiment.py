@@ -18,8 +18,6 @@ from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.data.store import Store
 from ipot.errors import RunError, UnknownName, Unsupported, shown
-from ipot.evaluation.simple_start import SimpleStart
-from ipot.models._departure import around_simple
 from ipot.models._shapes import refuse_beyond_memory
 from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.base import OneStep, Operator
@@ -30,7 +28,7 @@ from ipot.recipes.sizes import refuse_data, refuse_sizes
 from ipot.run_folder import Run
 from ipot.spec import Spec
 from ipot.training.settings import Training
-from ipot.typed_json import from_dict, from_value, to_dict
+from ipot.typed_json import from_dict, to_dict
 
 PRESETS = ("default", "paper", "authors")
 
@@ -67,13 +65,11 @@ class Experiment:
     model_name: str = "ipot"
     preset: str = "default"
     normalize: bool = True
-    simple: tuple[int, ...] = ()
-    """Sizes of the simple predictor that the model starts from (`Spec.simple`); none without."""
 
     @property
     def spec(self) -> Spec:
         """The facts that the model is built from: the problem's, and what it is to answer with."""
-        return replace(self.problem.spec, change=self.training.change, simple=self.simple)
+        return replace(self.problem.spec, change=self.training.change)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for config.json."""
@@ -86,7 +82,6 @@ class Experiment:
             "data": to_dict(self.data),
             "preset": self.preset,
             "normalize": self.normalize,
-            **({"simple": list(self.simple)} if self.simple else {}),
         }
 
     @classmethod
@@ -134,7 +129,6 @@ class Experiment:
             model_name=model_name,
             preset=content["preset"],
             normalize=content["normalize"],
-            simple=from_value(tuple[int, ...], content.get("simple", []), f"{where}: simple"),
         )
         refuse_sizes(found, f"{where}: ")
         return found
@@ -283,12 +277,9 @@ def statistics_of(settings: Experiment, data: Dataset) -> Statistics | None:
     kind, spec = registry.find("models", settings.model_name), settings.spec
     since = (spec.history, len(spec.outputs)) if spec.change else None
     found = Statistics.of(data, since=since, each=issubclass(kind, OneStep))
-    start = simple_of(settings)
-    found = found if start is None else start.departures(data, found)
     if not isinstance(settings.problem, OwnData):
         return found
-    still = constant_outputs(data)
-    return replace(found, output_scale=found.output_scale.masked_fill(still, 0.0))
+    return replace(found, output_scale=found.output_scale.masked_fill(constant_outputs(data), 0.0))
 
 
 def constant_outputs(data: Dataset) -> Tensor:
@@ -299,14 +290,6 @@ def constant_outputs(data: Dataset) -> Tensor:
         lows.append(low)
         highs.append(high)
     return torch.stack(lows).amin(0) == torch.stack(highs).amax(0)
-
-
-def simple_of(settings: Experiment) -> SimpleStart | None:
-    """The simple predictor that an experiment starts from, where its data are at hand."""
-    problem = settings.problem
-    if not settings.simple or not isinstance(problem, OwnData) or problem.splits is None:
-        return None
-    return problem.splits.simple
 
 
 def build_model(
@@ -324,8 +307,7 @@ def build_model(
         except (ValueError, TypeError, RuntimeError) as error:
             raise RunError(f"the settings of {name} do not fit {spec.name}: {error}") from error
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
-    whole = around_simple(wrap(inner, statistics or Statistics.identity(*sizes)))
-    return wrap_globe(whole, spec)
+    return wrap_globe(wrap(inner, statistics or Statistics.identity(*sizes)), spec)
 
 
 def able(spec: Spec, besides: str = "") -> str:

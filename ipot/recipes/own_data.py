@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -21,7 +20,6 @@ from ipot.data.own import Dataset
 from ipot.data.own_layout import Layout
 from ipot.data.own_units import spans_held
 from ipot.errors import DataError, RunError, Unsupported, shown
-from ipot.evaluation.simple_start import SimpleStart, simple_start
 from ipot.problems.base import Problem
 from ipot.saved.config_file import check_layout, spec_from_dict
 from ipot.spec import Spec
@@ -47,11 +45,6 @@ class Splits:
     train: Dataset
     validation: Dataset
     held_out: Dataset | None
-
-    @cached_property
-    def simple(self) -> SimpleStart | None:
-        """The simple predictor that a network may start from, fitted to what is learned from."""
-        return simple_start(self.train.data, self.train.spec)
 
     def counts(self) -> dict[str, int]:
         """How many there are; none to validate with, where those of training are used again."""

@@ -17,7 +17,6 @@ from ipot.device import choose
 from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.lock import locked
 from ipot.models import _shapes as shapes
-from ipot.models._departure import departing_from
 from ipot.models.base import Operator
 from ipot.recipes.experiment import (
     Experiment,
@@ -26,7 +25,6 @@ from ipot.recipes.experiment import (
     constant_outputs,
     load_data,
     read_settings,
-    simple_of,
     statistics_of,
 )
 from ipot.recipes.own_data import OwnData, as_experiment
@@ -156,7 +154,7 @@ def _resumed(
     if start is not None and not folder.last.exists():
         source = Start.read(start, trusted=trusted)
     _refuse(settings, source, place)
-    trainer = _trainer(settings, folder, source, place, here, store, None, started_from=start)
+    trainer = _trainer(settings, folder, source, place, here, store, None)
     return trainer.run(Progress(quiet=quiet or not here.first))
 
 
@@ -243,16 +241,12 @@ def _trainer(
     here: World,
     store: Store | None,
     report: SplitReport | None,
-    started_from: str | None = None,
 ) -> Trainer:
     """Data, model and loop of an experiment, ready to run."""
     train_data, validation = _splits(settings, store or Store(), place, here, report)
     model = build(settings, statistics_of(settings, train_data))
     if source is not None:
         load_start(model, source)
-    elif not started_from and (simple := simple_of(settings)) is not None:
-        # Weights of another run bring their own; those of a checkpoint are read by the trainer.
-        departing_from(model, simple.tensors)
     model.examine(train_data)
     model.measure(train_data[0].points)
     unroll, objective = settings.training.unroll, model.objective()

@@ -15,7 +15,6 @@ from ipot import files
 from ipot.data.dataset import Dataset
 from ipot.device import peak_memory, reset_peak_memory, synchronize
 from ipot.errors import Diverged, OutOfMemory
-from ipot.models._departure import departing
 from ipot.models.base import Operator
 from ipot.run_folder import Run
 from ipot.samples import Batch
@@ -167,7 +166,6 @@ class Trainer:
         saved, watch = time.monotonic(), Speed()
         fresh = self.step.mode != "eager"
         with signals_caught() as caught, fast_matmul():
-            self._try_simple()
             self.model.train()
             batches = self._batches()
             while not self._finished():
@@ -209,18 +207,6 @@ class Trainer:
             )
         progress.show(self._line(watch), last=True)
         return self._result()
-
-    def _try_simple(self) -> None:
-        """Before the first step, the error of the simple predictor alone where the model starts
-        from one: the best weights are never worse than that."""
-        start = departing(self.model)
-        if start is None or self.state.step:
-            return
-        start.part.zero_()
-        error = self._validate()
-        start.part.fill_(1.0)
-        self._say(f"validation error of the start alone: {error:.4g}")
-        self._validated = -1
 
     def _take_step(self, work: Draw | Batch) -> None:
         if self.settings.grow:

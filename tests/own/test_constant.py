@@ -19,11 +19,11 @@ def velocity(count=40, still=0.0):
     )
 
 
-@pytest.mark.parametrize("simple", ["auto", "none"])
+@pytest.mark.parametrize("blend", [True, False])
 @pytest.mark.parametrize("still", [0.0, 3.5])
-def test_it_is_answered_as_it_is_and_not_scored(still, simple, capsys):
+def test_it_is_answered_as_it_is_and_not_scored(still, blend, capsys):
     data = velocity(still=still)
-    model = fit(data, epochs=2, model=tiny.TINY, device="cpu", simple=simple)
+    model = fit(data, epochs=2, model=tiny.TINY, device="cpu", blend=blend)
     a = tiny.waves(1, tiny.X, seed=9)[0][0]
     assert (model.predict(points=tiny.X, values=a)[..., 2] == np.float32(still)).all()
     said = capsys.readouterr().err.splitlines()

@@ -1,0 +1,237 @@
+"""A trained model beside a simple predictor: an answer is a weighted mean of both.
+
+    u(t, y) = share * simple(a)(t, y) + (1 - share) * model(a)(t, y)
+
+The simple predictor is a regression of the fields on the principal components of the inputs, linear
+or with a kernel (`ipot.evaluation.kernels`). It knows its inputs and answers at places of its own;
+other points are carried there, and answers from there to any queries, by parabolas through the
+nearest of them. Its numbers and the shares, one for each channel, are buffers: weights are whole by
+themselves. Nothing of it is trained: the shares are chosen on samples that neither has seen
+(`ipot.own.blending`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ipot.models._wrappers import OnGlobe, Wrapper
+from ipot.models.base import Latent, LatentOperator, Operator
+from ipot.nn.neighbours import Surroundings
+from ipot.samples import Batch
+from ipot.spec import Spec
+
+DIRECTION = (0.5698402909980532, 0.7548776662466927, 0.8191725133961645, 0.8566748838545029)
+"""A direction along which no two places of a mesh are likely to lie at the same height."""
+
+
+class Blend(Wrapper):
+    """The simple predictor beside a model in physical units."""
+
+    places: Tensor
+    queries: Tensor
+    centre: Tensor
+    scale: Tensor
+    basis: Tensor
+    known: Tensor
+    weights: Tensor
+    rest: Tensor
+    length: Tensor
+    mean: Tensor
+    fields: Tensor
+    share: Tensor
+
+    def __init__(self, inner: Operator) -> None:
+        super().__init__(inner)
+        spec: Spec = inner.spec
+        points, queries, count, samples, rank = spec.simple
+        inputs = points * spec.channels + len(spec.parameters)
+        sizes: dict[str, tuple[int, ...]] = {
+            "places": (points, spec.dimension),
+            "queries": (queries, spec.query_dimension),
+            "centre": (inputs,),
+            "scale": (inputs,),
+            "basis": (inputs, count),
+            "known": (samples, count),
+            "weights": (samples or count, rank),
+            # What float32 has rounded off the weights: those of a kernel are large and cancel.
+            "rest": (samples or count, rank),
+            "length": (),
+            "mean": (spec.steps, queries, len(spec.outputs)),
+            "fields": (rank, spec.steps, queries, len(spec.outputs)),
+            "share": (len(spec.outputs),),
+        }
+        for name, size in sizes.items():
+            self.register_buffer(name, torch.zeros(size))
+        # An even grid's spacing, for places that nobody has measured yet.
+        self.carry = Surroundings(spec.domain, spec.periods, query_count=near(spec.dimension))
+        self.spread = Surroundings(
+            spec.query_domain, spec.query_periods, query_count=near(spec.query_dimension)
+        )
+        self.carry.curved = self.spread.curved = True
+
+    @torch.no_grad()
+    def take(self, numbers: Mapping[str, Tensor]) -> None:
+        """Take over the numbers of a simple predictor, by their names."""
+        for name, value in numbers.items():
+            getattr(self, name).copy_(value)
+        if len(self.places):
+            self.carry.measure(self.places)
+        self.spread.measure(self.queries)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
+        """The weighted mean of both answers."""
+        steps = self.steps(batch.times)
+        return self.together(
+            self.simple(self.coefficients(batch), steps, batch.queries), self.inner(batch)
+        )
+
+    def together(self, simple: Tensor, other: Tensor) -> Tensor:
+        """Both answers as one."""
+        other = other.to(torch.promote_types(other.dtype, simple.dtype))
+        return self.share * simple + (1 - self.share) * other
+
+    def coefficients(self, batch: Batch) -> Float[Tensor, "B q"]:
+        """How much there is of each of its fields, by the inputs."""
+        with torch.autocast(batch.values.device.type, enabled=False):
+            rows = (self._inputs(batch).double() - self.centre.double()) * self.scale.double()
+            rows = rows @ self.basis.double()
+            if len(self.known):
+                rows = _matern(rows, self.known.double(), self.length.double())
+            return (rows @ (self.weights.double() + self.rest.double())).to(self.mean.dtype)
+
+    def _inputs(self, batch: Batch) -> Float[Tensor, "B i"]:
+        """Values at the own places, and the parameters behind them."""
+        found = []
+        if len(self.places):
+            found.append(self._carried(batch).flatten(1))
+        if batch.parameters is not None:
+            found.append(batch.parameters.to(self.mean.dtype))
+        return torch.cat(found, 1)
+
+    def _carried(self, batch: Batch) -> Float[Tensor, "B P C"]:
+        values, points = batch.values.to(self.mean.dtype), batch.points.to(self.mean.dtype)
+        if not torch.compiler.is_compiling() and batch.point_mask is None:
+            there = points.shape[1:] == self.places.shape
+            if there and bool((points == self.places.unsqueeze(0)).all()):
+                return values
+        around = self.carry.near(points, self.places.unsqueeze(0), batch.point_mask)
+        return around.look_up(values)
+
+    def simple(
+        self, coefficients: Float[Tensor, "B q"], steps: list[int], queries: Tensor
+    ) -> Float[Tensor, "B T M K"]:
+        """The fields after some steps; behind the last one that it knows they stay."""
+        with torch.autocast(coefficients.device.type, enabled=False):
+            known = self.mean.shape[0]
+            at = [min(step, known) - 1 for step in steps]
+            if queries.ndim == 3:
+                return self._at(at, coefficients, queries)
+            # Queries that move, asked of fields whose places do not.
+            each = [self._at([i], coefficients, queries[:, n]) for n, i in enumerate(at)]
+            return torch.cat(each, 1)
+
+    def _at(self, at: list[int], coefficients: Tensor, queries: Tensor) -> Tensor:
+        mean, fields = self.mean[at], self.fields[:, at]
+        rows = self._rows(queries)
+        if rows is not None:
+            mean, fields = mean[:, rows], fields[:, :, rows]
+        size, (times, count, channels) = len(coefficients), mean.shape
+        whole = mean + (coefficients @ fields.flatten(1)).unflatten(1, mean.shape)
+        if rows is not None:
+            return whole
+        around = self.spread.near(self.queries.unsqueeze(0), queries.to(self.queries.dtype))
+        flat = whole.transpose(1, 2).reshape(size, count, times * channels)
+        return around.look_up(flat).unflatten(2, (times, channels)).transpose(1, 2)
+
+    def _rows(self, queries: Float[Tensor, "B1 M E"]) -> Int[Tensor, " M"] | None:
+        """Which of its own places the queries are; None where they are others."""
+        if torch.compiler.is_compiling() or len(queries) != 1:
+            return None
+        asked, axes = queries[0].to(self.queries.dtype), queries.shape[-1]
+        along = [DIRECTION[i % len(DIRECTION)] + i // len(DIRECTION) for i in range(axes)]
+        direction = torch.tensor(along, dtype=torch.float64, device=asked.device)
+        heights, order = (self.queries.double() @ direction).sort()
+        above = torch.searchsorted(heights, asked.double() @ direction)
+        rows = order[above.clamp(max=len(heights) - 1)]
+        return rows if torch.equal(self.queries[rows], asked) else None
+
+
+class BlendLatent(Blend, LatentOperator):
+    """The same beside a model whose encoder, steps and decoder can be called by themselves."""
+
+    def encode(self, batch: Batch) -> Latent:
+        """The model's state, and what the simple predictor makes of the inputs."""
+        return self.encoded(self.inner.encode(batch), lambda: batch)
+
+    def encoded(self, latent: Latent, batch: Callable[[], Batch]) -> Latent:
+        """A state that the model has encoded in a way of its own."""
+        return latent._replace(simple=self.coefficients(batch()), steps=0)
+
+    def step(self, latent: Latent) -> Latent:
+        """The model's."""
+        return _after(latent, self.inner.step(_bare(latent)), 1)
+
+    def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
+        """The model's."""
+        states, wanted = self.inner.roll_on(_bare(latent), times), self.steps(times)
+        return [_after(latent, s, n) for s, n in zip(states, wanted, strict=True)]
+
+    def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
+        """The fields."""
+        assert latent.simple is not None
+        simple = self.simple(latent.simple, [max(1, latent.steps)], queries)[:, 0]
+        return self.together(simple, self.inner.decode(_bare(latent), queries))
+
+    def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
+        """The fields at several states."""
+        first = states[0].simple
+        assert first is not None
+        simple = self.simple(first, [max(1, s.steps) for s in states], queries)
+        return self.together(simple, self.inner.decode_all([_bare(s) for s in states], queries))
+
+
+def _bare(latent: Latent) -> Latent:
+    return latent._replace(simple=None, steps=0)
+
+
+def _after(before: Latent, now: Latent, steps: int) -> Latent:
+    return now._replace(simple=before.simple, steps=before.steps + steps)
+
+
+def _matern(rows: Tensor, known: Tensor, length: Tensor) -> Tensor:
+    """As `ipot.evaluation.kernels.matern`, in operations that a graph can hold."""
+    apart = (rows.unsqueeze(1) - known).square().sum(-1)
+    r = math.sqrt(5) * (apart + 1e-30).sqrt() / length
+    return (1 + r + r * r / 3) * torch.exp(-r)
+
+
+def near(dimension: int) -> int:
+    """Neighbours that a parabola is put through."""
+    return (dimension + 1) * (dimension + 2)
+
+
+def beside_simple(model: Operator) -> Operator:
+    """A wrapped model, beside a simple predictor where its facts name the sizes of one."""
+    if not model.spec.simple:
+        return model
+    return BlendLatent(model) if isinstance(model, LatentOperator) else Blend(model)
+
+
+def blend_of(model: Any) -> Blend | None:
+    """The simple predictor that a model's answers are blended with, if they are."""
+    while isinstance(model, Wrapper):
+        if isinstance(model, Blend):
+            return model
+        model = model.inner
+    return None
+
+
+def within_globe(model: Operator) -> Operator:
+    """A model as it is where the globe is unit vectors: what a blend is made with."""
+    return model.inner if isinstance(model, OnGlobe) else model

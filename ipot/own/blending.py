@@ -1,0 +1,159 @@
+"""A fitted network and a simple predictor, blended where that helps on validation samples.
+
+Both are fitted to the samples of training, each by itself, so that neither can spoil the other. How
+much each counts is chosen, channel by channel, on the samples that chose the network's weights; the
+simple predictor stays out where it hardly helps. Its part can be all: a model is not behind a
+straight line for want of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ipot.data.dataset import Dataset
+from ipot.evaluation.predict import predictions
+from ipot.evaluation.sample_tables import Table
+from ipot.evaluation.simple_predictor import SimplePredictor, simple_predictor
+from ipot.models._blend import Blend, beside_simple, within_globe
+from ipot.models._wrappers import wrap_globe
+from ipot.models.base import Operator
+from ipot.recipes.own_data import Splits
+from ipot.spec import Spec
+
+SHARES = torch.linspace(0, 1, 21, dtype=torch.float64)
+"""Parts of the simple predictor that are tried."""
+HELPS = 0.98
+"""Of the network's error on validation samples: less of a gain is chance."""
+FEWEST = 2
+"""Validation samples that it takes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Blended:
+    """A model beside a simple predictor, what its facts are then, and what is said of it."""
+
+    model: Operator
+    spec: Spec
+    line: str
+
+
+def blended(
+    model: Operator,
+    spec: Spec,
+    splits: Splits,
+    known: Sequence[Table],
+    channels: Sequence[int],
+) -> Blended | None:
+    """A fitted model blended with what is simple; None where that does not help. `known` are the
+    training data in tables, `channels` the outputs that vary."""
+    if splits.validation is splits.train or len(splits.validation) < FEWEST:
+        return None
+    found, device = simple_predictor(known, spec), next(model.parameters()).device
+    if found is None:
+        return None
+    held = splits.validation.data.to(device)
+    made = _beside(model, spec, found)
+    simple = _alone(made)
+    share = best_shares(model, simple, held, channels, device)
+    if not bool(share.any()):
+        return None
+    _inside(made).share.copy_(share)
+    return Blended(made, made.spec, _said(share, spec, found, channels, len(held)))
+
+
+def best_shares(
+    model: Operator,
+    simple: Operator,
+    data: Dataset,
+    channels: Sequence[int],
+    device: torch.device,
+) -> Tensor:
+    """The part (K) of the simple predictor with which the relative errors are least."""
+    count = len(model.spec.outputs)
+    errors = torch.zeros(len(SHARES), count, dtype=torch.float64)
+    pairs = zip(
+        predictions(model, data, batch=8, device=device),
+        predictions(simple, data, batch=8, device=device),
+        strict=True,
+    )
+    for (batch, own), (_, other) in pairs:
+        counts = torch.ones(own.shape[0], 1, own.shape[2], 1, dtype=torch.float64, device=device)
+        if batch.weights is not None:
+            counts = counts * batch.weights[:, None, :, None]
+        if batch.query_mask is not None:
+            counts = counts * batch.query_mask[:, None, :, None]
+        truth = batch.truth.double()
+        off = torch.where(counts > 0, own.double() - truth, 0.0)
+        apart = torch.where(counts > 0, other.double() - own.double(), 0.0)
+        size = _sum(truth.square().where(counts > 0, torch.zeros(())), counts)
+        sums = [_sum(p, counts).cpu() for p in (off * off, off * apart, apart * apart)]
+        size = torch.where(size > 0, size, 1.0).cpu()
+        for i, w in enumerate(SHARES):
+            left = (sums[0] + 2 * w * sums[1] + w * w * sums[2]).clamp_min(0)
+            errors[i] += (left / size).sqrt().sum(0)
+    best = errors.argmin(0)
+    helps = errors.gather(0, best[None])[0] < HELPS * errors[0]
+    varies = torch.zeros(count, dtype=torch.bool)
+    varies[list(channels)] = True
+    return torch.where(helps & varies, SHARES[best], 0.0)
+
+
+def _sum(numbers: Tensor, counts: Tensor) -> Tensor:
+    """(B, K), over times and queries."""
+    return (numbers * counts).sum((1, 2))
+
+
+def _beside(model: Operator, spec: Spec, found: SimplePredictor) -> Operator:
+    """A model in degrees, beside a simple predictor that counts nothing yet."""
+    inner = within_globe(model)
+    own = inner.spec
+    inner.spec = replace(own, simple=found.sizes)
+    made = beside_simple(inner)
+    inner.spec = own
+    assert isinstance(made, Blend)
+    made.spec = replace(own, simple=found.sizes)
+    made.to(next(model.parameters()).device)
+    made.take(found.tensors)
+    return wrap_globe(made, replace(spec, simple=found.sizes)).eval()
+
+
+def _inside(model: Operator) -> Blend:
+    made = within_globe(model)
+    assert isinstance(made, Blend)
+    return made
+
+
+class _Simple(Operator):
+    """The simple predictor without the model beside it."""
+
+    def __init__(self, blend: Operator) -> None:
+        super().__init__(blend.config, blend.spec)
+        self.whole: Any = blend
+
+    def forward(self, batch):
+        """What it answers by itself."""
+        blend = _inside(self.whole)
+        seen = batch if self.whole is blend else self.whole.seen(batch)
+        steps = blend.steps(batch.times)
+        return blend.simple(blend.coefficients(seen), steps, seen.queries)
+
+
+def _alone(made: Operator) -> Operator:
+    return _Simple(made).eval()
+
+
+def _said(
+    share: Tensor, spec: Spec, found: SimplePredictor, channels: Sequence[int], samples: int
+) -> str:
+    parts = [f"{100 * float(share[i]):.0f} %" for i in channels]
+    names = [f"{p} of {spec.outputs[i]}" for p, i in zip(parts, channels, strict=True)]
+    whole = parts[0] if len(set(parts)) == 1 else ", ".join(names)
+    return (
+        f"blended with {found.describe()}: it counts {whole}, by what was best on {samples} "
+        "validation samples"
+    )
