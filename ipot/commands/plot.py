@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, get_args
 
 import torch
-import tyro
 
 from ipot.api import load
-from ipot.commands.common import Folder, Generation, parse
+from ipot.commands.common import Generation, emit, parse
+from ipot.commands.flags.plot import Kind, Plot
 from ipot.data.store import Store
 from ipot.device import choose
-from ipot.errors import DataError, UnknownName, Unsupported
+from ipot.errors import DataError, Unsupported
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
 from ipot.own.open_data import open_as_trained
@@ -30,70 +29,25 @@ from ipot.spec import Need, Spec
 from ipot.surrogate.surrogate import Surrogate
 from ipot.training.journal import read
 
-KINDS = ("fields", "rollout", "loss", "sensors", "resolution", "time")
-
-
-@dataclass
-class Plot:
-    """Draw pictures of a run or a saved model into its folder, or into --out.
-
-    fields: input, truth, prediction and error of a test sample; rollout: the same over time;
-    loss: the training curve; sensors, resolution, time: the error against the fraction of the
-    inputs observed, the resolution of the queries, and time. Without --kind, all that make sense.
-
-    Of a model of your own data, fields and rollouts show a sample of --input.
-    """
-
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run folder, or the folder of a saved model."""
-    input: Path | None = None
-    """File or folder with the sample that fields and rollouts show, instead of test data."""
-    kind: tuple[str, ...] = ()
-    """Which pictures."""
-    sample: int = 0
-    """Which test sample the fields and rollouts show."""
-    keep: float = 1.0
-    """Fraction of the inputs that fields and rollouts see."""
-    resolution: int | None = None
-    """Points a side of the inputs."""
-    query_resolution: int | None = None
-    """Points a side of the queries."""
-    mask: str | None = None
-    """Only the inputs of a region."""
-    fill: str | None = None
-    """Interpolate the inputs that are hidden from those that are seen: linear, cubic or nearest."""
-    steps: int | None = None
-    """Steps of the rollout."""
-    samples: int = 20
-    """Test samples that the curves average over, at most."""
-    format: str = "png"
-    """png, pdf or svg."""
-    out: Folder = None
-    """Where to put the pictures; the run folder unless said."""
-    data: Folder = None
-    """Data folder; $IPOT_DATA or the user's cache unless said."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
-    trust: bool = False
-    """Import code outside ipot that the folder names: only where you know where it comes from."""
-    edited: bool = False
-    """Take a saved model whose settings or files were changed after it was saved."""
+KINDS = get_args(Kind)
 
 
 def main(arguments: list[str]) -> None:
     """Run the command."""
     flags = parse(Plot, arguments, "plot")
-    unknown = set(flags.kind) - set(KINDS)
-    if unknown:
-        raise UnknownName(f"unknown kind {sorted(unknown)}. Known: {', '.join(KINDS)}")
     if flags.out is None and is_saved(flags.run):
         raise DataError(
             f"--out is needed: {flags.run} is a saved model, whose folder holds nothing else"
         )
     studio = Studio(flags)
+    folder, drawn = flags.out or studio.run.path, []
     for kind in flags.kind or studio.sensible():
         figure = getattr(studio, kind)()
-        print(plots.save(figure, (flags.out or studio.run.path) / f"{kind}.{flags.format}"))
+        drawn.append(str(plots.save(figure, folder / f"{kind}.{flags.format}")))
+        if not flags.json:
+            print(drawn[-1])
+    if flags.json:
+        emit(drawn)
 
 
 class Studio:
@@ -101,6 +55,7 @@ class Studio:
 
     def __init__(self, flags: Plot) -> None:
         self.flags, self.store, self.device = flags, Store(flags.data), choose(flags.device)
+        self.report = Generation(self.store, quiet=flags.quiet)
         self.question = Question(
             keep=flags.keep,
             resolution=flags.resolution,
@@ -226,7 +181,7 @@ class Studio:
         return sample, prediction.cpu()
 
     def _data(self, question: Question) -> Any:
-        keys = {"store": self.store, "device": self.device, "report": Generation(self.store)}
+        keys = {"store": self.store, "device": self.device, "report": self.report}
         data = seen_test_data(self.settings, question, **keys)
         examine(self.model, data, question)
         return data

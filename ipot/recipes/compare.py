@@ -47,15 +47,17 @@ def shared(problem: str, preset: str = "default") -> Experiment:
     return replace(experiment(problem), problem=registry.find("problems", problem), preset=preset)
 
 
-def chosen(words: str) -> list[str]:
-    """The systems that are meant by names with commas between them, or by `all`."""
-    if words.strip() == "all":
+def chosen(words: Sequence[str]) -> list[str]:
+    """The systems that are meant by names, or by `all`."""
+    found = [word.strip() for word in words if word.strip()]
+    if found == ["all"]:
         return registry.names("models")
-    found = [word.strip() for word in words.split(",") if word.strip()]
     found = [name if "." in name else name.replace("-", "_").lower() for name in found]
     if not found:
         known = ", ".join(registry.names("models"))
-        raise UnknownName(f"no system to compare in {shown(words)}. Known: {known}; or all")
+        raise UnknownName(
+            f"no system to compare in {shown(' '.join(words))}. Known: {known}; or all"
+        )
     for name in found:
         registry.find("models", name)
     return list(dict.fromkeys(found))

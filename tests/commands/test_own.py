@@ -43,7 +43,7 @@ def answer(ask, tmp_path):
 
     def call(model, source, output, *flags):
         said = ask(
-            *("predict", str(model), "--input", str(source), "--output", str(tmp_path / output)),
+            *("predict", str(model), "--input", str(source), "--out", str(tmp_path / output)),
             *map(str, flags),
             *("--device", "cpu"),
         )
@@ -254,7 +254,7 @@ def test_a_grid_for_any_model_in_the_precision_asked_for(
 ):
     monkeypatch.chdir(there)
     out, flags = str(tmp_path / "o.npz"), ["--grid", "4", "--precision", precision]
-    assert ask("predict", "arrays", "--input", "a.npz", "--output", out, *flags)["shape"] == [
+    assert ask("predict", "arrays", "--input", "a.npz", "--out", out, *flags)["shape"] == [
         10,
         16,
     ]
@@ -263,7 +263,7 @@ def test_a_grid_for_any_model_in_the_precision_asked_for(
     )
     assert np.array_equal(np.load(out)["prediction"], exact) == (precision == "float32")
     out = str(tmp_path / "o.csv")
-    ask("predict", "meshes", "--input", "cases/case0.vtu", "--output", out, *flags)
+    ask("predict", "meshes", "--input", "cases/case0.vtu", "--out", out, *flags)
     assert read_cases(tmp_path / "o.csv")[0].fields["u"].shape == (16,)
 
 
@@ -380,62 +380,62 @@ def test_fit_refuses(there, fails, monkeypatch, case):
 
 
 PREDICT = {
-    "no model": (["nothing", "--input", "a.npz", "--output", "o.npz"], "nothing"),
-    "no input": (["arrays", "--input", "nothing.npz", "--output", "o.npz"], "nothing.npz"),
-    "broken": (["arrays", "--input", "broken.npz", "--output", "o.npz"], "broken.npz"),
-    "bare": (["arrays", "--input", "bare.npz", "--output", "o.npz"], "bare.npz"),
+    "no model": (["nothing", "--input", "a.npz", "--out", "o.npz"], "nothing"),
+    "no input": (["arrays", "--input", "nothing.npz", "--out", "o.npz"], "nothing.npz"),
+    "broken": (["arrays", "--input", "broken.npz", "--out", "o.npz"], "broken.npz"),
+    "bare": (["arrays", "--input", "bare.npz", "--out", "o.npz"], "bare.npz"),
     "a mesh for arrays": (
-        ["arrays", "--input", "cases/case0.vtu", "--output", "o.vtu"],
+        ["arrays", "--input", "cases/case0.vtu", "--out", "o.vtu"],
         "no input field 'value'",
     ),
-    "arrays for a mesh": (["meshes", "--input", "bare.npz", "--output", "o.vtu"], "bare.npz"),
-    "no such format": (["meshes", "--input", "cases/case0.vtu", "--output", "o.doc"], ".doc"),
-    "many in one": (["meshes", "--input", "cases", "--output", "o.vtu"], "3 cases are written to"),
+    "arrays for a mesh": (["meshes", "--input", "bare.npz", "--out", "o.vtu"], "bare.npz"),
+    "no such format": (["meshes", "--input", "cases/case0.vtu", "--out", "o.doc"], ".doc"),
+    "many in one": (["meshes", "--input", "cases", "--out", "o.vtu"], "3 cases are written to"),
     "over the input": (
-        ["meshes", "--input", "cases/case0.vtu", "--output", "cases/case0.vtu"],
+        ["meshes", "--input", "cases/case0.vtu", "--out", "cases/case0.vtu"],
         "is among the inputs",
     ),
     "into the input": (
-        ["meshes", "--input", "cases", "--output", "cases/case0.vtu"],
+        ["meshes", "--input", "cases", "--out", "cases/case0.vtu"],
         "is among the inputs",
     ),
     "no bounds": (
-        ["meshes", "--input", "cases/case0.vtu", "--output", "o.vtu", "--interval", "0.9"],
+        ["meshes", "--input", "cases/case0.vtu", "--out", "o.vtu", "--interval", "0.9"],
         "has no bounds",
     ),
     "a level that is none": (
-        ["meshes", "--input", "cases/case0.vtu", "--output", "o.vtu", "--interval", "90"],
+        ["meshes", "--input", "cases/case0.vtu", "--out", "o.vtu", "--interval", "90"],
         "interval must lie between 0 and 1",
     ),
     "steps of none": (
-        ["meshes", "--input", "cases/case0.vtu", "--output", "o.vtu", "--steps", "3"],
+        ["meshes", "--input", "cases/case0.vtu", "--out", "o.vtu", "--steps", "3"],
         "trained on targets without times",
     ),
     "a grid of one": (
-        ["meshes", "--input", "cases/case0.vtu", "--output", "o.vtu", "--grid", "1"],
+        ["meshes", "--input", "cases/case0.vtu", "--out", "o.vtu", "--grid", "1"],
         "--grid needs at least 2 points a side, got 1",
     ),
     "a grid and queries": (
         [
-            *("meshes", "--input", "cases/case0.vtu", "--output", "o.vtu"),
+            *("meshes", "--input", "cases/case0.vtu", "--out", "o.vtu"),
             *("--grid", "9", "--queries", "cases/case1.vtu"),
         ],
         "--grid and --queries both say where to answer",
     ),
     "a grid to fill": (
-        ["arrays", "--input", "a.npz", "--output", "o.npz", "--fill", "linear"],
+        ["arrays", "--input", "a.npz", "--out", "o.npz", "--fill", "linear"],
         "a has no grid of its own",
     ),
     "queries without": (
-        ["arrays", "--input", "a.npz", "--queries", "bare.npz", "--output", "o.npz"],
+        ["arrays", "--input", "a.npz", "--queries", "bare.npz", "--out", "o.npz"],
         "bare.npz has no array `queries`",
     ),
     "another number of meshes": (
-        ["meshes", "--input", "cases", "--queries", "two", "--output", "o"],
+        ["meshes", "--input", "cases", "--queries", "two", "--out", "o"],
         "give one mesh for all of them, or one for each",
     ),
     "nowhere to write": (
-        ["meshes", "--input", "cases/case0.vtu", "--output", "a.npz/o.vtu"],
+        ["meshes", "--input", "cases/case0.vtu", "--out", "a.npz/o.vtu"],
         "a.npz/o.vtu",
     ),
 }
@@ -459,12 +459,12 @@ def test_an_answer_that_is_there_stays_unless_said(there, fails, monkeypatch, ou
     monkeypatch.chdir(there)
     source = "cases/case0.vtu" if output.endswith("vtu") else "cases"
     written = there / (output if source != "cases" else f"{output}/case0.vtu")
-    arguments = ["meshes", "--input", source, "--output", output, "--device", "cpu"]
+    arguments = ["meshes", "--input", source, "--out", output, "--device", "cpu"]
     if source == "cases":
         (there / output).mkdir()  # an empty folder may be there
     assert main(["predict", *arguments]) == 0
     written.write_text("mine")
-    assert f"--output {output} is there already" in fails("predict", *arguments)
+    assert f"--out {output} is there already" in fails("predict", *arguments)
     assert written.read_text() == "mine"
     assert main(["predict", *arguments, "--overwrite"]) == 0
     assert read_cases(written)[0].fields["u_predicted"].shape == (9,)

@@ -66,7 +66,7 @@ def test_predict_equals_python(run, tmp_path, ask):
     np.savez(tmp_path / "case.npz", points=points, values=values, queries=queries)
     answer = ask(
         *("predict", run, "--input", str(tmp_path / "case.npz")),
-        *("--output", str(tmp_path / "answer.npz")),
+        *("--out", str(tmp_path / "answer.npz")),
     )
     assert answer["shape"] == [1, 7, 1]
     written = np.load(tmp_path / "answer.npz")
@@ -77,7 +77,7 @@ def test_predict_equals_python(run, tmp_path, ask):
 
 def test_predict_on_a_grid(run, tmp_path, ask, fails):
     np.savez(tmp_path / "case.npz", points=np.full((1, 2), 0.5), values=np.ones((1, 1)))
-    flags = ["--input", str(tmp_path / "case.npz"), "--output", str(tmp_path / "a.npz")]
+    flags = ["--input", str(tmp_path / "case.npz"), "--out", str(tmp_path / "a.npz")]
     assert ask("predict", run, *flags, "--grid", "6")["shape"] == [1, 36, 1]
     assert "a.npz is there already" in fails("predict", run, *flags, "--grid", "6")
     assert ask("predict", run, *flags, "--grid", "5", "--overwrite")["shape"] == [1, 25, 1]
@@ -88,7 +88,7 @@ def test_predict_refuses_bad_input(run, tmp_path, fails):
     def says(code=1, name="case.npz", **arrays):
         if arrays:
             np.savez(tmp_path / "case.npz", **arrays)
-        out = ["--output", str(tmp_path / "answer.npz")]
+        out = ["--out", str(tmp_path / "answer.npz")]
         return fails("predict", run, "--input", str(tmp_path / name), *out, code=code)
 
     good = {"points": np.zeros((3, 2)), "values": np.ones((3, 1)), "queries": np.zeros((2, 2))}
@@ -136,7 +136,7 @@ def test_a_saved_run_is_evaluated_plotted_and_asked_like_the_run(run, store, tmp
     np.savez(tmp_path / "case.npz", points=np.full((1, 2), 0.5), values=np.ones((1, 1)))
     answers = []
     for model, name in ((run, "a.npz"), (saved, "b.npz")):
-        flags = ["--input", str(tmp_path / "case.npz"), "--output", str(tmp_path / name)]
+        flags = ["--input", str(tmp_path / "case.npz"), "--out", str(tmp_path / name)]
         assert ask("predict", model, *flags, "--fill", "nearest")["shape"] == [1, 225, 1]
         answers.append(np.load(tmp_path / name)["prediction"])
     np.testing.assert_array_equal(*answers)
@@ -146,11 +146,11 @@ def test_a_run_takes_files_of_cases_and_arrays_of_samples(run, tmp_path, ask):
     random = np.random.default_rng(0)
     points, values = random.random((9, 2)), random.choice([3.0, 12.0], (4, 9, 1))
     np.savez(tmp_path / "many.npz", points=points, values=values)
-    flags = ["--input", str(tmp_path / "many.npz"), "--output", str(tmp_path / "many.npy")]
+    flags = ["--input", str(tmp_path / "many.npz"), "--out", str(tmp_path / "many.npy")]
     assert ask("predict", run, *flags)["shape"] == [4, 1, 9, 1]
     table = np.column_stack([points, values[0]])
     np.savetxt(tmp_path / "a.csv", table, delimiter=",", header="x,y,permeability", comments="")
-    flags = ["--input", str(tmp_path / "a.csv"), "--output", str(tmp_path / "b.csv")]
+    flags = ["--input", str(tmp_path / "a.csv"), "--out", str(tmp_path / "b.csv")]
     assert ask("predict", run, *flags)["cases"] == 1
     (case,) = read_cases(tmp_path / "b.csv")
     wanted = np.load(tmp_path / "many.npy")[0, 0, :, 0]
@@ -313,7 +313,7 @@ def test_predict_takes_the_grid_for_a_grid(stencil, tmp_path, ask, fails):
     assert mesh.shape == (225, 2)
     values = np.random.default_rng(0).choice([3.0, 12.0], (225, 1))
     np.savez(tmp_path / "case.npz", points=mesh, values=values)
-    flags = ["--input", str(tmp_path / "case.npz"), "--output", str(tmp_path / "a.npz")]
+    flags = ["--input", str(tmp_path / "case.npz"), "--out", str(tmp_path / "a.npz")]
     flags += ["--overwrite"]
     assert ask("predict", stencil, *flags)["shape"] == [1, 225, 1]
     written = np.load(tmp_path / "a.npz")["prediction"]
@@ -339,7 +339,7 @@ def test_predict_fills_the_grid_from_sensors(stencil, tmp_path, ask, fails):
     points = np.concatenate([random.random((60, 2)), [[0, 0], [0, 1], [1, 0], [1, 1]]])
     slope = points @ [[1.0], [2.0]]
     np.savez(tmp_path / "case.npz", points=points, values=slope)
-    flags = ["--input", str(tmp_path / "case.npz"), "--output", str(tmp_path / "a.npz")]
+    flags = ["--input", str(tmp_path / "case.npz"), "--out", str(tmp_path / "a.npz")]
     flags += ["--overwrite"]
     assert "--fill linear" in fails("predict", stencil, *flags)
     assert ask("predict", stencil, *flags, "--fill", "linear")["shape"] == [1, 225, 1]

@@ -329,12 +329,12 @@ def test_what_is_in_doubt_is_no_published_error(tmp_path):
 
 
 def test_names():
-    assert "ipot" in chosen("all")
-    assert chosen(" ipot, transformer,ipot ") == ["ipot", "transformer"]
+    assert "ipot" in chosen(["all"])
+    assert chosen(["ipot", "transformer", "ipot"]) == ["ipot", "transformer"]
     with pytest.raises(UnknownName, match="Did you mean 'ipot'"):
-        chosen("ipott")
+        chosen(["ipott"])
     with pytest.raises(UnknownName, match="no system"):
-        chosen(" , ")
+        chosen([])
     with pytest.raises(UnknownName, match="default, paper"):
         shared("darcy", "best")
 
