@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
 
+from ipot import own_code
 from ipot.commands import help, spelling
-from ipot.errors import IpotError, Terminated, UnknownName, shown
+from ipot.errors import IpotError, Terminated, UnknownName, Untrusted, shown
 from ipot.version import __version__
 
 COMMANDS = {
@@ -46,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ipot: unknown command {shown(name)}. Known: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
-        with _terminated():
+        with _terminated(), own_code.looking_in(_current_folder()):
             rest = spelling.of_today(name, rest)
             if help.asked(rest) and (text := help.first_screen(name, rest)) is not None:
                 print(text)
@@ -55,6 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     except UnknownName as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
         return 2
+    except Untrusted as error:
+        print(f"ipot {name}: {error}\n\n  {_trusting(arguments, error)}", file=sys.stderr)
+        return 1
     except IpotError as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
         return 1
@@ -68,6 +73,20 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
         return 1
+
+
+def _trusting(arguments: list[str], error: Untrusted) -> str:
+    """The same command once more, by somebody who trusts the folder that it was refused for."""
+    words = [] if error.home is None else [f"PYTHONPATH={shlex.quote(str(error.home))}"]
+    return " ".join([*words, shlex.join(["ipot", *arguments, "--trust"])])
+
+
+def _current_folder() -> str | None:
+    """Where modules of one's own are looked for; None where the folder is gone."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
 
 
 @contextlib.contextmanager

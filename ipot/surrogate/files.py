@@ -70,7 +70,9 @@ def answer_files(
         return predict_case(model, cases[i], other, **terms)
 
     suffix = _suffix(queries or source)
-    _write(output, [partial(answer, i) for i in range(len(cases))], cases.names, suffix)
+    answers = [partial(answer, i) for i in range(len(cases))]
+    # At places of their own the rows of an answer are not those of the input.
+    _write(output, answers, cases.names, suffix, cases.rows if others is None else ())
     return _summary(model, output, len(cases))
 
 
@@ -85,15 +87,20 @@ def _grid(model: Surrogate, side: int) -> np.ndarray:
 
 
 def _write(
-    output: Path, answers: Sequence[Callable[[], Case]], names: Sequence[str], suffix: str
+    output: Path,
+    answers: Sequence[Callable[[], Case]],
+    names: Sequence[str],
+    suffix: str,
+    rows: Sequence[np.ndarray] = (),
 ) -> None:
     """One case as a file, several as a folder of files that end in `suffix`, or as one HDF5 file or
-    table; each is made when it is written."""
+    table, with its rows in the order of the table they came from; each is made when it is
+    written."""
     names = names or [str(i) for i in range(len(answers))]
     if len(answers) == 1:
         write_case(output, answers[0]())
     elif output.suffix.lower() in MANY:
-        write_cases(output, [answer() for answer in answers], names)
+        write_cases(output, [answer() for answer in answers], names, rows)
     elif output.suffix:
         raise DataError(
             f"--out {output}: {len(answers)} cases are written to a folder, or to one file "

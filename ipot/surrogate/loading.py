@@ -78,7 +78,8 @@ def _from_saved(path: Path, place: torch.device, *, trusted: bool, edited: bool)
     settings = None
     if saved.experiment is not None:
         where = f"{path / CONFIG}: experiment"
-        settings = Experiment.from_dict(saved.experiment, where, trusted=trusted)
+        content = saved.experiment | {"code": saved.about.get("code")}
+        settings = Experiment.from_dict(content, where, trusted=trusted)
     return Surrogate(
         model,
         saved.model,
@@ -112,7 +113,15 @@ def facts_of_run(folder: Run, settings: Experiment) -> dict[str, Any]:
         scores["validation"] = result.best_validation
         about |= {"epochs": result.epochs, "stopped early": result.out_of_patience}
         about |= {"steps": result.steps, "seconds": round(result.seconds, 1)}
-    made = folder.config().get("environment")
+    config = folder.config()
+    if isinstance(code := config.get("code"), dict):
+        # Without folders: a saved model goes to other people.
+        about["code"] = {
+            what: {**known, "file": Path(str(known.get("file"))).name}
+            for what, known in code.items()
+            if isinstance(known, dict)
+        }
+    made = config.get("environment")
     if isinstance(made, dict):
         about["environment"] = made
     return {"scores": scores, "about": about}

@@ -286,7 +286,13 @@ def test_a_table_for_people_and_a_line_to_go_on_with(tmp_path, capsys):
     folder = files.folder(tmp_path / "cases", ".vtu", count=2)
     assert main(["data", "inspect", str(folder)]) == 0
     said = capsys.readouterr().out
-    for word in ("2 cases", "9 to 16 points", "wind", "Pa", "--inputs a --targets wind --out"):
+    for word in (
+        "2 cases",
+        "9 to 16 points",
+        "wind",
+        "Pa",
+        "--inputs a --parameters re --targets wind",
+    ):
         assert word in said
     assert main(["data", "inspect", str(files.npz(tmp_path / "a.npz"))]) == 0
     said = capsys.readouterr().out
