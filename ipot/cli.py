@@ -124,7 +124,7 @@ def _usage() -> str:
         "Your own data:",
         "  ipot data inspect cases/",
         "  ipot fit cases/ --inputs a --targets u --out surrogate",
-        "  ipot predict surrogate --input new.vtu --out answer.vtu",
+        "  ipot predict surrogate new.vtu --out answer.vtu",
     ]
     return "\n".join(lines)
 

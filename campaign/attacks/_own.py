@@ -155,7 +155,7 @@ class Predict(Operation):
         if self.kind == "npy":
             write_mapped(output, (3, 4000), _count)
         elif libraries.missing(["tyro"]) is None:
-            case = ["--input", str(shared / self.case), "--out", str(output)]
+            case = [str(shared / self.case), "--out", str(output)]
             more = ["--overwrite", "--device", "cpu"]
             return cli.main(["predict", str(shared / "model"), *case, *more])
         else:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, get_args
 
 import torch
 
 from ipot.api import load
-from ipot.commands.common import Generation, emit, parse
+from ipot.commands.common import Generation, emit, parse, say
 from ipot.commands.flags.plot import Kind, Plot
+from ipot.commands.spelling import data_given, without_old_input
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
-from ipot.own.open_data import open_as_trained
 from ipot.problems.base import GridProblem
 from ipot.recipes.experiment import Experiment
 from ipot.recipes.sizes import WHOLE
@@ -26,6 +27,8 @@ from ipot.run_folder import Run, run_at
 from ipot.samples import Sample, collate
 from ipot.saved.folder import is_saved
 from ipot.spec import Need, Spec
+from ipot.surrogate.as_trained import one_sample
+from ipot.surrogate.loading import folder_of
 from ipot.surrogate.surrogate import Surrogate
 from ipot.training.journal import read
 
@@ -34,20 +37,32 @@ KINDS = get_args(Kind)
 
 def main(arguments: list[str]) -> None:
     """Run the command."""
+    arguments, old = without_old_input(arguments, "plot")
     flags = parse(Plot, arguments, "plot")
-    if flags.out is None and is_saved(flags.run):
-        raise DataError(
-            f"--out is needed: {flags.run} is a saved model, whose folder holds nothing else"
-        )
+    flags.cases = data_given(flags.cases, old)
     studio = Studio(flags)
-    folder, drawn = flags.out or studio.run.path, []
-    for kind in flags.kind or studio.sensible():
+    kinds = flags.kind or studio.sensible()
+    if not kinds:
+        raise DataError(
+            f"{flags.run} was trained on data of your own, and nothing is kept of them to draw. "
+            f"Give a file or folder like those it was trained on: ipot plot {flags.run} new_cases"
+        )
+    out, drawn = flags.out or _beside(studio.run), []
+    for kind in kinds:
         figure = getattr(studio, kind)()
-        drawn.append(str(plots.save(figure, folder / f"{kind}.{flags.format}")))
+        drawn.append(str(plots.save(figure, out / f"{kind}.{flags.format}")))
         if not flags.json:
             print(drawn[-1])
     if flags.json:
         emit(drawn)
+    if not flags.kind and studio.lacks_cases:
+        say(f"fields are drawn of data that you give: ipot plot {flags.run} new_cases")
+
+
+def _beside(run: Run) -> Path:
+    """Where pictures go: into the folder of a run; that of a saved model holds nothing else."""
+    home = run.home.resolve()
+    return Path(f"{home.name}-pictures") if is_saved(home) else run.path
 
 
 class Studio:
@@ -82,8 +97,8 @@ class Studio:
         if self.surrogate.settings is None:
             raise Unsupported(
                 f"{self.flags.run} was trained on data of your own, and this picture needs the "
-                "test data of a built-in problem: --kind fields --input FILE and --kind loss can "
-                "be drawn"
+                "test data of a built-in problem. Of data like those, fields and rollout can be "
+                f"drawn (ipot plot {self.flags.run} new_cases), and without any the loss."
             )
         return self.surrogate.settings
 
@@ -95,13 +110,20 @@ class Studio:
     @property
     def run(self) -> Run:
         """Its training: of a fit it lies in a folder of its own, beside the saved model."""
-        return run_at(self.flags.run)
+        return run_at(folder_of(self.flags.run))
+
+    @property
+    def lacks_cases(self) -> bool:
+        """Whether there are no samples to draw: those of one's own are not kept with a model."""
+        return self.flags.cases is None and self.surrogate.settings is None
 
     def sensible(self) -> list[str]:
         """The pictures that this model has."""
         moving = self.spec.steps > 1
         logged = self.run.metrics.exists()  # a saved model may have left its run behind
-        if self.flags.input is not None or self.surrogate.settings is None:
+        if self.lacks_cases:
+            return ["loss"] if logged else []
+        if self.flags.cases is not None:
             chosen = {"rollout": moving, "loss": logged}
             return [kind for kind in ("fields", "rollout", "loss") if chosen.get(kind, True)]
         grid = isinstance(self.settings.problem, GridProblem)
@@ -172,9 +194,9 @@ class Studio:
         index = self.flags.sample
         if index < 0:
             raise DataError(f"samples are counted from 0, got {index}")
-        if self.flags.input is not None:
-            sample = open_as_trained(self.surrogate, self.flags.input)[index]
-            return self.surrogate.drawn(sample)
+        if self.flags.cases is not None:
+            data = self.surrogate.opened(self.flags.cases, targets=self.flags.targets_from)
+            return self.surrogate.drawn(one_sample(data, index))
         data = self._data(replace(self.question, samples=index + 1))
         sample = data[index]
         prediction = predict(self.model, collate([sample]).to(self.device))[0]
@@ -187,6 +209,6 @@ class Studio:
         return data
 
     def _title(self) -> str:
-        if self.flags.input is not None:
-            return f"{self.spec.name}: {self.flags.input}"
+        if self.flags.cases is not None:
+            return f"{self.spec.name}: {self.flags.cases}"
         return f"{self.settings.problem_name}: {self.question.describe()}"

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ipot.api import load
 from ipot.commands.common import emit, parse, refuse_there, say
 from ipot.commands.flags.predict import Predict
+from ipot.commands.spelling import data_given, without_old_input
 from ipot.errors import DataError
 from ipot.surrogate.files import answer_files
 
 
 def main(arguments: list[str]) -> None:
     """Run the command."""
+    arguments, old = without_old_input(arguments, "predict")
     flags = parse(Predict, arguments, "predict")
+    cases = data_given(flags.cases, old)
+    if cases is None:
+        raise DataError(
+            f"what is to be answered? Give a file or a folder: ipot predict {flags.run} case.npz "
+            f"--out {flags.out}"
+        )
     surrogate = load(flags.run, device=flags.device, trusted=flags.trust, edited=flags.edited)
-    _refuse_own_input(flags)
+    _refuse_own_input(flags, cases)
     refuse_there(flags.out, overwrite=flags.overwrite)
     summary = answer_files(
         surrogate,
-        flags.input,
+        cases,
         flags.out,
         queries=flags.queries,
         grid=flags.grid,
@@ -34,10 +44,10 @@ def main(arguments: list[str]) -> None:
     say(f"{flags.out}: {summary['cases']} case(s), {', '.join(summary['outputs'])}{shape}")
 
 
-def _refuse_own_input(flags: Predict) -> None:
+def _refuse_own_input(flags: Predict, cases: Path) -> None:
     """Refuse to write the answer over what it is made from."""
     output = flags.out.resolve()
-    for source in (flags.input, flags.queries):
+    for source in (cases, flags.queries):
         if source is None:
             continue
         inside = source.is_dir() and output.parent == source.resolve() and output.exists()

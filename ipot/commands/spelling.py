@@ -7,10 +7,12 @@ is one line in `RENAMED`; to end its old name is to remove that line.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ipot import registry
+from ipot.errors import DataError
 
 
 def _names_a_file(word: str) -> bool:
@@ -42,6 +44,8 @@ RENAMED = (
     Renamed("reproduce", "--ledger", "--record"),
 )
 
+ENDS = "the old spelling ends with the next release"
+
 LISTS = ("--models", "--against", "--seeds", "--splits", "--kind", "--periodic")
 """Flags whose words may have commas between them instead of spaces. Names of fields may not: a
 comma can be part of such a name."""
@@ -68,7 +72,7 @@ def of_today(command: str, arguments: list[str]) -> list[str]:
         else:
             words.append(flag + equal + value)
     for old in told:
-        line = f"{old} is now {renamed[old].new}; the old spelling ends with the next release"
+        line = f"{old} is now {renamed[old].new}; {ENDS}"
         print(f"ipot {command}: {line}", file=sys.stderr)
     return words
 
@@ -93,3 +97,25 @@ def _spaced(flag: str, value: str, rest: list[str]) -> list[str]:
         value = rest.pop(0)
         if flag == "--against" and not open_end and "," not in value:
             behind, value = [*behind, value], ""
+
+
+def without_old_input(arguments: Sequence[str], command: str) -> tuple[list[str], Path | None]:
+    """Arguments without `--input DATA`, which is how the data behind the model were given before,
+    and these data."""
+    rest, old = list(arguments), None
+    for place, word in enumerate(rest):
+        name, is_joined, value = word.partition("=")
+        if name == "--input" and (is_joined or place + 1 < len(rest)):
+            old = Path(value if is_joined else rest[place + 1])
+            del rest[place : place + (1 if is_joined else 2)]
+            line = f"--input is now the second word: ipot {command} MODEL {old}; {ENDS}"
+            print(f"ipot {command}: {line}", file=sys.stderr)
+            break
+    return rest, old
+
+
+def data_given(new: Path | None, old: Path | None) -> Path | None:
+    """The data behind the model, given once, in the one spelling or the other."""
+    if new is not None and old is not None:
+        raise DataError(f"the data are given twice, as {new} and as --input {old}: give one")
+    return old if new is None else new

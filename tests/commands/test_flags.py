@@ -70,11 +70,6 @@ def test_a_flag_has_one_meaning(name):
         assert all(few <= many for few, many in pairwise(choices)), found
 
 
-def test_names_that_differ_in_a_letter_are_few():
-    alike = {name for name in FLAGS if name + "s" in FLAGS}
-    assert alike == {"--input", "--model", "--sample", "--seed", "--step", "--target"} & set(FLAGS)
-
-
 @pytest.mark.parametrize("command", KINDS)
 def test_the_first_screen_of_help(command):
     lines = screen(KINDS[command], command).splitlines()

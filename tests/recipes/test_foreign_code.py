@@ -70,7 +70,7 @@ def test_starting_from_a_run(code, folder, tmp_path):
     "words",
     [
         ["evaluate", "RUN"],
-        ["predict", "RUN", "--input", "a.npz", "--out", "b.npz"],
+        ["predict", "RUN", "a.npz", "--out", "b.npz"],
         ["plot", "RUN"],
         ["export", "RUN", "--out", "a.pt2"],
         ["train", "--resume", "RUN"],

@@ -21,7 +21,8 @@ class Evaluate:
 
     A model of your own data is scored on a file or folder like those it was trained on:
 
-        ipot evaluate surrogate --input test.npz
+        ipot evaluate surrogate new_cases/ --json
+        ipot evaluate surrogate stations.nc --targets-from grid.nc
 
     The error is the paper's: for each sample the L2 norm of the error over times, queries and
     channels, divided by that of the truth; then the mean over samples. Where there are several
@@ -30,15 +31,26 @@ class Evaluate:
     """
 
     usual: ClassVar = (
-        *("run", "input", "keep", "resolution", "query_resolution", "mask", "fill", "steps"),
+        *(
+            "run",
+            "cases",
+            "targets_from",
+            "keep",
+            "resolution",
+            "query_resolution",
+            "mask",
+            "fill",
+            "steps",
+        ),
         *("samples", "symmetric", "device", "json", "out"),
     )
 
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder, or the folder of a saved model."""
-    input: Path | None = None
-    """What goes in: a file or folder with samples and their answers, instead of the test data of a
-    problem."""
+    cases: Annotated[Path | None, tyro.conf.Positional] = None
+    """File or folder with samples and their answers, instead of the test data of a problem."""
+    targets_from: Path | None = None
+    """A file of its own for the targets of a series: stations in, a grid out."""
     keep: float = 1.0
     """Fraction of the input points kept; drawn anew for every sample."""
     resolution: int | None = None

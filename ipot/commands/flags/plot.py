@@ -15,28 +15,31 @@ Kind = Literal["fields", "rollout", "loss", "sensors", "resolution", "time"]
 
 @dataclass
 class Plot:
-    """Draw pictures of a run or a saved model into its folder, or into --out.
+    """Draw pictures of a trained model: of a run into its folder, of a saved model into
+    MODEL-pictures in the current folder, or into --out.
 
         ipot plot runs/darcy
         ipot plot runs/darcy --kind fields sensors --keep 0.25 --out pictures
+        ipot plot surrogate new_cases/ --sample 3
 
     fields: input, truth, prediction and error of a test sample; rollout: the same over time;
     loss: the training curve; sensors, resolution, time: the error against the fraction of the
     inputs observed, the resolution of the queries, and time. Without --kind, all that make sense.
 
-    Of a model of your own data, fields and rollouts show a sample of --input.
+    Of a model of your own data, fields and rollouts show a sample of data that you give.
     """
 
     usual: ClassVar = (
-        *("run", "input", "kind", "out", "format", "sample", "keep", "resolution"),
+        *("run", "cases", "kind", "out", "format", "sample", "keep", "resolution"),
         *("query_resolution", "steps", "samples", "device"),
     )
 
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder, or the folder of a saved model."""
-    input: Path | None = None
-    """What goes in: a file or folder with the sample that fields and rollouts show, instead of test
-    data."""
+    cases: Annotated[Path | None, tyro.conf.Positional] = None
+    """File or folder with the sample that fields and rollouts show, instead of test data."""
+    targets_from: Path | None = None
+    """A file of its own for the targets of a series: stations in, a grid out."""
     kind: tuple[Kind, ...] = ()
     """Which pictures."""
     sample: int = 0
@@ -60,7 +63,8 @@ class Plot:
     format: Literal["png", "pdf", "svg"] = "png"
     """Format of what is written."""
     out: Folder = None
-    """Where the result goes: a folder for the pictures; the run's unless said."""
+    """Where the result goes: a folder for the pictures; that of the run, or MODEL-pictures, unless
+    said."""
     data: Folder = None
     """Folder of generated data; $IPOT_DATA or the user's cache unless said."""
     device: str = "auto"

@@ -18,7 +18,7 @@ class Predict:
     The input is an .npz file with `points` (N, D) and `values` (N, C), and if you like `queries`
     (M, E) and `parameters` (P). For instance, on a grid of 200 points a side:
 
-        ipot predict runs/darcy --input case.npz --grid 200 --out answer.npz
+        ipot predict runs/darcy case.npz --grid 200 --out answer.npz
 
     The answer is an .npz with `queries`, `prediction` and, where the model has such, `times`. A
     run of a built-in problem answers (T, M, K), a model of your own data like its targets.
@@ -26,27 +26,26 @@ class Predict:
     For more than fits into memory, the input is a folder with points.npy, values.npy and the like,
     and the answer an .npy with the prediction alone: neither is ever held whole.
 
-        ipot predict runs/darcy --input case/ --out answer.npy
+        ipot predict runs/darcy case/ --out answer.npy
 
     The input may also be a file of a case, like those that `ipot fit` takes, with the fields that
     the model knows by name; the answer has the format that --out ends in: .npz, .csv, .parquet,
     .h5, .vtu, .vtp, or .nc for a forecast. --queries is then another mesh, table or grid.
 
-        ipot predict surrogate --input case.vtu --queries tomorrow.vtu --out answer.vtu
+        ipot predict surrogate case.vtu --queries tomorrow.vtu --out answer.vtu
     """
 
     usual: ClassVar = (
-        *("run", "input", "out", "overwrite", "queries", "grid", "interval", "steps"),
+        *("run", "cases", "out", "overwrite", "queries", "grid", "interval", "steps"),
         *("precision", "device", "json"),
     )
 
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder, or the folder of a saved model."""
-    input: Path
-    """What goes in: an .npz file, a folder of .npy files, any file of a case, or a folder of
-    cases."""
     out: Path
     """Where the result goes: a file; for several cases a folder, or one .h5, .csv or .parquet."""
+    cases: Annotated[Path | None, tyro.conf.Positional] = None
+    """An .npz file, a folder of .npy files, any file of a case, or a folder of cases."""
     overwrite: bool = False
     """Write over what is there already."""
     queries: Path | None = None
