@@ -339,8 +339,7 @@ def test_a_table_for_people_and_a_line_to_go_on_with(tmp_path, capsys):
     np.savez(tmp_path / "b.npz", x=np.arange(3.0), u=np.zeros((1, 3)))
     assert main(["data", "inspect", str(tmp_path / "b.npz")]) == 0
     assert "ipot fit /" not in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="0"):
-        main(["data", "--help"])
+    assert main(["data", "--help"]) == 0
     assert "usage: ipot data inspect" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="2"):
         main(["data"])
