@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from own import tiny
 from saved.old import copied, edit
 
 import ipot
@@ -63,6 +64,23 @@ def test_starting_from_a_run(code, folder, tmp_path):
     second = copied("run", tmp_path / "second", start_from=str(folder))
     (second / "last.safetensors").unlink()
     refused(code, resume, second, device="cpu")
+
+
+def test_fitting(code, tmp_path):
+    other = copied("fit", tmp_path / "other")
+    edit(other / "training", model__name="theirs.code")
+    refused(code, ipot.fit, tiny.data("mesh"), start_from=other, device="cpu", quiet=True)
+    stopped = copied("fit_stopped", tmp_path / "stopped")
+    edit(stopped / "training", model__name="theirs.code")
+    refused(code, ipot.fit, tiny.data("mesh"), resume=stopped, device="cpu", quiet=True)
+
+
+@pytest.mark.parametrize("part", ["problem", "model"])
+def test_the_experiment_that_a_saved_model_keeps(code, tmp_path, part):
+    """Whoever edits it can write down new checksums as well."""
+    kept = ipot.load(copied("run", tmp_path / "run"), device="cpu").save(tmp_path / "saved")
+    edit(kept, **{f"experiment__{part}__name": "theirs.code"})
+    refused(code, ipot.load, kept, device="cpu", edited=True)
 
 
 @pytest.mark.parametrize(
