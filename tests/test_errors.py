@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import ipot
+from ipot.data.own_given import flag
 from ipot.errors import SHORT, DataError, shown
-from ipot.formats.series.arguments import bytes_of, listed, refuse_dimensions, whole, yes_or_no
+from ipot.formats.series.arguments import bytes_of, listed, refuse_dimensions, whole
 
 WORD = "x" * 10_000
 
@@ -44,7 +45,7 @@ def test_a_number_that_python_does_not_write_is_named():
     "refused",
     [
         lambda: whole("max_samples", WORD),
-        lambda: yes_or_no("season", WORD),
+        lambda: flag("season", WORD),
         lambda: bytes_of("memory", WORD),
         lambda: listed("inputs", [[WORD]]),
         lambda: refuse_dimensions(7, [WORD]),

@@ -1,7 +1,8 @@
 """The two formats of MATLAB's .mat files.
 
 Files of MATLAB 5 to 7.2 are read by SciPy, those of 7.3 (HDF5 behind a block of 512 bytes) by
-h5py, with their axes turned back into MATLAB's order. Errors are those of the libraries.
+h5py, with their axes turned back into MATLAB's order. Errors are those of the libraries, but for
+files whose reading cannot be tried twice.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import numpy as np
 
 from ipot.data.guard import trial
 from ipot.data.guard.hdf5 import READ
+from ipot.data.guard.paths import shown
+from ipot.errors import DataError
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 USERBLOCK = 512
@@ -101,6 +104,13 @@ def _read_scipy(path: Path, names: Sequence[str], rows: slice | None) -> dict[st
         found = loadmat(str(path), variable_names=list(names), appendmat=False)
     except UnboundLocalError as error:  # how SciPy fails on a class of arrays it does not know
         raise ValueError("an array is of a class that MATLAB does not have") from error
+    except ZeroDivisionError as error:
+        # A type of numbers that SciPy does not know has whatever size is in memory: another try may
+        # crash, so that this one is believed, in a child process too.
+        raise DataError(
+            f"{shown(path)} is damaged: its numbers are of a type that MATLAB does not have. "
+            "Write or fetch it again."
+        ) from error
     return {name: found[name] if rows is None else found[name][rows] for name in names}
 
 

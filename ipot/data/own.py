@@ -27,7 +27,7 @@ from ipot.data.own_given import (
     text,
     units_of,
 )
-from ipot.data.own_join import joined, places, unrolled
+from ipot.data.own_join import joined, places, refuse_transposed, unrolled
 from ipot.data.own_layout import Layout
 from ipot.data.own_samples import held, listed, refuse_weights, structure
 from ipot.data.own_times import snapped, step_of
@@ -45,17 +45,26 @@ FACTS = (
 """What may be told of samples, besides what is found in them."""
 
 
+BY_KEYWORDS = (
+    "{what} takes arrays by their names, got {got}: ipot.Dataset.from_arrays(points=x, values=a, "
+    "targets=u), where x are places (N, D), a what is known there and u what is learned, samples "
+    "first. ipot.fit takes the data set."
+)
+
+
 class Dataset:
     """Samples of one's own, with the facts that a model is sized from."""
 
     def __init__(self, data: Stacked | Ragged, spec: Spec, layout: Layout | None = None) -> None:
+        if not isinstance(data, Stacked | Ragged):
+            raise DataError(BY_KEYWORDS.format(what="ipot.Dataset(...)", got=type(data).__name__))
         self.data, self.spec, self.layout = data, spec, layout or Layout()
 
     @classmethod
     def from_arrays(
         cls,
-        *,
-        targets: Any,
+        *unnamed: Any,
+        targets: Any = None,
         points: Any = None,
         values: Any = None,
         queries: Any = None,
@@ -88,6 +97,11 @@ class Dataset:
         the points do. On a grid all of them may have its axes instead of N or M, with places
         (H, W, 2) and values (S, H, W).
         """
+        if unnamed:
+            got = f"{len(unnamed)} without a name"
+            raise DataError(BY_KEYWORDS.format(what="ipot.Dataset.from_arrays", got=got))
+        if targets is None:
+            raise DataError("targets is None: say what is to be learned, targets=u")
         geographic, timed = flag("geographic", geographic), times is not None
         axes = [_axes("points", points), _axes("queries", queries)]
         name_asked, asked = ("points", points) if queries is None else ("queries", queries)
@@ -114,6 +128,7 @@ class Dataset:
             given["parameters"] = column("parameters", parameters, (0, 1))
         if weights is not None:
             given["weights"] = column("weights", weights, (1,), shared_rank=1)
+        refuse_transposed(given, wanted, axis=2 if timed else 1)
         same_count([wanted, *given.values()])
         if "points" not in given and "queries" not in given:
             raise DataError("neither points nor queries are given: say where the targets are")

@@ -92,6 +92,32 @@ def _sized(where: np.ndarray, what: np.ndarray, lead: int) -> bool:
     return what.shape[lead] == nodes and (len(where) != len(what) or is_straight(where))
 
 
+def refuse_transposed(given: dict[str, Column], targets: Column, *, axis: int) -> None:
+    """Refuse rows whose first axis is that of places that all samples share; in targets the rows
+    have the number `axis`. Nothing is turned round: what was meant is for the user to say."""
+    asked = given.get("queries", given.get("points"))
+    for rows, places, own in (
+        (targets, asked, axis),
+        (given.get("values"), given.get("points"), 1),
+    ):
+        if rows is None or rows.stacked is None or places is None or places.shared is None:
+            continue
+        shape, count = tuple(rows.stacked.shape), len(places.shared)
+        if shape[own] != count == shape[0]:
+            raise DataError(transposed(rows.name, shape, own, places.name, count))
+
+
+def transposed(name: str, shape: tuple[int, ...], axis: int, places: str, count: int) -> str:
+    """What to say of rows that lead with places where they should lead with samples."""
+    times, rest = (", times" if axis == 2 else ""), ", channels" if len(shape) > axis + 1 else ""
+    turned = f"{name}.T" if len(shape) == 2 else f"numpy.moveaxis({name}, 0, {axis})"
+    return (
+        f"{name} have {shape[axis]} rows and {places} {count}: one is needed for each. Their shape "
+        f"{shape} looks transposed, (points, samples{times}{rest}) where (samples{times}, points"
+        f"{rest}) is expected: if so, give {name}={turned}."
+    )
+
+
 def joined(
     given: dict[str, Column],
     targets: Column,
@@ -189,10 +215,15 @@ def _refuse_rows(rows: Column, places: Column, *, axis: int = -2) -> None:
         if own[a] != theirs[b]:
             ragged = rows.each is not None or places.each is not None
             where = f" in sample {i}" if ragged else ""
+            hint = ""
+            if places.of(b).shape[-1] == own[a]:
+                turned = "[p.T for p in points]" if places.each is not None else "points.T"
+                hint = f" Rows are points and columns coordinates: {places.name}="
+                hint += f"{turned.replace('points', places.name)}."
             raise DataError(
                 f"{rows.name} have {own[a]} rows{where} and {places.name} {theirs[b]}: one is "
                 f"needed for each. Without the axis of samples {rows.name} are "
-                f"{tuple(rows.of(a).shape)}, {places.name} {tuple(places.of(b).shape)}."
+                f"{tuple(rows.of(a).shape)}, {places.name} {tuple(places.of(b).shape)}.{hint}"
             )
 
 

@@ -17,6 +17,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from ipot.errors import DataError, shown
 from ipot.formats import csv_table, detect, hdf5, numpy_files, parquet, the_well
 from ipot.formats.fields import Arrays, Case, CaseReader, Mesh, Trajectories
@@ -91,20 +93,24 @@ def write_case(path: str | os.PathLike[str], case: Case) -> None:
 
 
 def write_cases(
-    path: str | os.PathLike[str], cases: Sequence[Case], names: Sequence[str] | None = None
+    path: str | os.PathLike[str],
+    cases: Sequence[Case],
+    names: Sequence[str] | None = None,
+    rows: Sequence[np.ndarray] = (),
 ) -> None:
     """Write many cases into one file, whole or not at all: HDF5, or a table with the column case.
 
-    Those of a table are called as `names` says, or as they were in the table they came from.
+    Those of a table are called as `names` says, or as they were in the table they came from; its
+    rows go where `rows` says, the numbers that those of each case had (`CaseReader.rows`).
     """
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix in detect.HDF5:
         hdf5.write_cases(path, cases, names)
     elif suffix in (".csv", ".tsv"):
-        csv_table.write_csv(path, cases, names)
+        csv_table.write_csv(path, cases, names, rows)
     elif suffix in (".parquet", ".pq"):
-        parquet.write_parquet(path, cases, names)
+        parquet.write_parquet(path, cases, names, rows)
     else:
         raise DataError(
             f"{path}: many cases are written as .h5, .csv, .tsv or .parquet; of other kinds write "

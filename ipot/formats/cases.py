@@ -119,10 +119,20 @@ def _of_arrays(
         ("parameters", "parameter_names", parameters, 0, "parameter"),
     ):
         given[array], given[key] = _chosen(arrays, array, key, chosen, flat, default)
+    for key in ("points", "values", "queries", "targets", "parameters", "weights"):
+        _refuse_missing_in(arrays.files, key, given[key])
     units = arrays.units.get("targets", "")
     told = dict.fromkeys(given["outputs"] or (), units) if units else None
     given |= {"units": told, "name": name, **facts}
     return Dataset.from_arrays(**given)
+
+
+def _refuse_missing_in(files: Sequence[str], name: str, given: Any) -> None:
+    """Refuse values that are not finite by the file of a folder that they are in."""
+    for file, array in zip(files, given if isinstance(given, list) else (), strict=False):
+        one = Case(points=np.empty((0, 1)), source=file)
+        array = np.atleast_1d(array)
+        _refuse_missing(one, (name,) * max(1, array.shape[-1]), array, name)
 
 
 def _chosen(
@@ -205,6 +215,8 @@ def _list(names: Sequence[str] | str) -> tuple[str, ...]:
 
 Where = Literal["points", "cells"]
 
+_AXES = tuple(f"coordinate {i}" for i in range(100))
+
 
 def fields_of(
     case: Case, names: Sequence[str], what: str, where: Where
@@ -213,6 +225,7 @@ def fields_of(
     here = {"points": case.fields, "cells": case.cell_fields}
     other: Where = "cells" if where == "points" else "points"
     if not names:
+        _refuse_missing(case, _AXES, case.points, "points")
         return case.points, np.empty((len(case.points), 0)), ()
     for place in (where, other):
         if all(_has(here[place], name) for name in names):
@@ -221,6 +234,8 @@ def fields_of(
             if len(set(labels)) != len(labels):
                 raise DataError(f"{what}s name a channel twice: {', '.join(labels)}")
             places = case.points if place == "points" else case.centres()
+            for array, own in [(case.points, _AXES), *found]:
+                _refuse_missing(case, own, array, "points" if array is case.points else place)
             return places, np.concatenate([array for array, _ in found], axis=1), labels
     for name in names:
         if not any(_has(arrays, name) for arrays in here.values()):
@@ -229,6 +244,22 @@ def fields_of(
     raise DataError(
         f"{source_of(case)}: {what}s must all be at points or all on cells; at points are "
         f"{', '.join(at['points'])}, on cells {', '.join(at['cells'])}. Bring them to one."
+    )
+
+
+def _refuse_missing(case: Case, labels: Sequence[str], array: np.ndarray, place: str = "") -> None:
+    """Refuse values that are not finite by where they came from: what is made of all cases knows
+    their numbers alone. A case whose file is not known is left to those who know its argument."""
+    finite = np.isfinite(array) if array.dtype.kind == "f" else None
+    if finite is None or finite.all() or not case.source:
+        return
+    row, *channel = (int(i) for i in np.argwhere(~finite)[0])
+    at = f" in row {row} of the {place} (from 0)" if place else ""
+    several = f", {int((~finite).sum())} of {array.size} values are not finite" if place else ""
+    label = labels[min(channel[-1] if channel else 0 if place else row, len(labels) - 1)]
+    raise DataError(
+        f"{source_of(case)}: {label} holds {array[~finite][0]}{at}{several}. Leave those points "
+        "out, or this case, or fill them in."
     )
 
 
@@ -268,13 +299,16 @@ def scalars_of(case: Case, names: Sequence[str]) -> tuple[np.ndarray, tuple[str,
         if name in case.parameters:
             array = np.atleast_1d(case.parameters[name])
             check_channels(f"the parameter {name} of {source_of(case)}", len(array))
+            own = (name,) if len(array) == 1 else tuple(f"{name}_{i}" for i in range(len(array)))
+            _refuse_missing(case, own, array)
             found.append(array)
-            labels += [name] if len(array) == 1 else [f"{name}_{i}" for i in range(len(array))]
+            labels += own
             continue
         arrays = next((a for a in (case.fields, case.cell_fields) if _has(a, name)), None)
         if arrays is None:
             raise unknown(name, "parameter", source_of(case), [*case.parameters, *all_names(case)])
         array, own = _channels(arrays, name)
+        _refuse_missing(case, own, array, "points" if arrays is case.fields else "cells")
         if not len(array) or not (array == array[:1]).all():
             raise DataError(
                 f"{source_of(case)}: {name} differs from point to point and is no parameter of the "

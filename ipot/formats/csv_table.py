@@ -216,9 +216,15 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def write_csv(path: Path, cases: Sequence[Case], names: Sequence[str] | None = None) -> None:
-    """Cases as a table, whole or not at all: a header and rows, and no line besides."""
-    columns = plain_columns(cases, names, path)
+def write_csv(
+    path: Path,
+    cases: Sequence[Case],
+    names: Sequence[str] | None = None,
+    rows: Sequence[np.ndarray] = (),
+) -> None:
+    """Cases as a table, whole or not at all: a header and rows, and no line besides. `rows` are
+    those of `plain_columns`."""
+    columns = plain_columns(cases, names, path, rows)
     if sum(map(len, columns)) + 3 * len(columns) >= LONGEST:
         raise DataError(f"{path}: its names are too long for a table; write .h5 or .npz")
     texts = [_texts(array) for array in columns.values()]

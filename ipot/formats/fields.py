@@ -111,8 +111,11 @@ class CaseReader(Sequence):
         kind: str,
         notes: Sequence[str] = (),
         components: Mapping[str, tuple[str, ...]] | None = None,
+        rows: Sequence[np.ndarray] = (),
     ) -> None:
         self._read, self.names, self.kind, self.notes = read, tuple(names), kind, tuple(notes)
+        self.rows = tuple(rows)
+        """Of a table in which cases take turns, the numbers of the rows of each."""
         self.components = components or {}
         """The names of the components of an array, where the file has them."""
 
@@ -134,6 +137,7 @@ class CaseReader(Sequence):
                 kind=self.kind,
                 notes=self.notes,
                 components=self.components,
+                rows=[self.rows[i] for i in chosen] if self.rows else (),
             )
         if not -len(self) <= index < len(self):
             raise IndexError(f"case {index} of {len(self)}")
@@ -161,6 +165,8 @@ class Arrays:
     units: Mapping[str, str] = field(default_factory=dict)
     kind: str = "arrays"
     source: str = ""
+    files: tuple[str, ...] = ()
+    """Of a folder, the file of each case."""
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:

@@ -166,4 +166,5 @@ def _joined(path: Path, files: list[Path], read: Read, notes: list[str], kind: s
             if not np.array_equal(times, have[0]):
                 raise DataError(f"{file} has other times than {files[0]}")
         content[name] = have[0]
-    return replace(each[0], **content, kind=kind, source=str(path), notes=(*notes, *each[0].notes))
+    told = {"kind": kind, "source": str(path), "files": tuple(map(str, files))}
+    return replace(each[0], **content, **told, notes=(*notes, *each[0].notes))

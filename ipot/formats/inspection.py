@@ -266,7 +266,7 @@ def inspect_series(where: Path | str) -> Inventory:
         field = as_field(str(name), data[name], time, sample)
         if not field.space:
             variables.append(_plain(data[name], "parameter" if field.frame else "left alone"))
-            scalars += [str(name)] if field.frame else []
+            scalars += [(str(name), field)] if field.frame else []
             continue
         found, note = _looked_at(field, data[name])
         variables.append(found)
@@ -396,7 +396,10 @@ def _stamp(time: Any) -> str:
 
 
 def _suggestion(
-    where: Path | str, data: Any, good: list[tuple[str, Field]], scalars: list[str]
+    where: Path | str,
+    data: Any,
+    good: list[tuple[str, Field]],
+    scalars: list[tuple[str, Field]],
 ) -> str:
     """A command that works: windows as long as the series allows, or samples one by one."""
     names = [name for name, _ in good if not name.startswith("-")]
@@ -404,8 +407,9 @@ def _suggestion(
         return ""
     field = next(f for name, f in good if name == names[0])
     time, sample = find_frames([data[names[0]]])
+    numbers = [n for n, f in scalars if f.frame == field.frame and not n.startswith("-")]
     if time is None:
-        inputs = [n for n in (*names[:-1], *scalars) if not n.startswith("-")][:1]
+        inputs = [*names[:-1][:1], *numbers]
         several = inputs and field.frames > 1
         return fit_command(where, inputs=inputs, targets=names[-1:]) if several else ""
     apart = sample is not None and sample.lower() not in MEMBERS and data.sizes[sample] > 1
@@ -423,5 +427,6 @@ def _suggestion(
             continue
         # The later part of a series is held out, and shares no frame with what is learned from.
         if apart or 0.8 * np.ptp(starts) > 2 * k:
-            return fit_command(where, inputs=names[:1], targets=names[:1], frames=k)
+            inputs = [names[0], *numbers]
+            return fit_command(where, inputs=inputs, targets=names[:1], frames=k)
     return ""

@@ -171,7 +171,7 @@ def of_cases(path: str, variables: Sequence[Variable], *, cases: int, moving: bo
     numbers = [v.name for v in variables if v.role.startswith(PARAMETER)]
     pool = next((p for p in (points, cells) if len(p) > 1), [*points, *cells])
     if len(set(pool)) > 1:
-        return fit_command(path, inputs=pool[:1], targets=pool[-1:])
+        return fit_command(path, inputs=pool[:1], parameters=numbers, targets=pool[-1:])
     if pool and (numbers or moving):
         return fit_command(path, parameters=numbers, targets=pool[:1])
     return ""

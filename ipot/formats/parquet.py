@@ -52,8 +52,13 @@ def look(path: str) -> None:
                 break
 
 
-def write_parquet(path: Path, cases: Sequence[Case], names: Sequence[str] | None = None) -> None:
-    """Cases as a table, whole or not at all.
+def write_parquet(
+    path: Path,
+    cases: Sequence[Case],
+    names: Sequence[str] | None = None,
+    rows: Sequence[np.ndarray] = (),
+) -> None:
+    """Cases as a table, whole or not at all; `rows` are those of `plain_columns`.
 
     One that has no name describes itself; others are told apart by a column of a plain table.
     """
@@ -64,7 +69,7 @@ def write_parquet(path: Path, cases: Sequence[Case], names: Sequence[str] | None
     if len(cases) == 1 and names is None and not cases[0].name:
         columns, told = table_of(cases[0], path)
     else:
-        columns = plain_columns(cases, names, path)
+        columns = plain_columns(cases, names, path, rows)
     try:
         table = pa.table({name: np.ascontiguousarray(a) for name, a in columns.items()})
         if told:

@@ -103,7 +103,8 @@ def cases_of(table: Table, source: str, kind: str) -> CaseReader:
             name=labels[i] if named else "",
         )
 
-    return CaseReader(read, labels, kind=kind, notes=notes)
+    turns = table.cases is not None and len(labels) > 1
+    return CaseReader(read, labels, kind=kind, notes=notes, rows=groups if turns else ())
 
 
 def table_of(case: Case, path: object) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -210,9 +211,16 @@ WHOLE = 2**53
 
 
 def plain_columns(
-    cases: Sequence[Case], names: Sequence[str] | None, path: object
+    cases: Sequence[Case],
+    names: Sequence[str] | None,
+    path: object,
+    rows: Sequence[np.ndarray] = (),
 ) -> dict[str, np.ndarray]:
-    """Columns by name; that of cases holds text, the others numbers."""
+    """Columns by name; that of cases holds text, the others numbers.
+
+    `rows` are the numbers that the rows of each case had in the table that it came from: with them
+    all are in that order again.
+    """
     each = [_columns(case, path) for case in cases]
     if not each:
         raise DataError(f"{path}: there are no cases to write")
@@ -228,8 +236,12 @@ def plain_columns(
     joined = {name: np.concatenate([columns[name] for columns in each]) for name in first}
     if labels is None:
         return joined
-    rows = [len(case.points) for case in cases]
-    return {CASE: np.repeat(np.array(labels, dtype=object), rows), **joined}
+    counts = [len(case.points) for case in cases]
+    joined = {CASE: np.repeat(np.array(labels, dtype=object), counts), **joined}
+    if [len(r) for r in rows] != counts:
+        return joined
+    order = np.argsort(np.concatenate(rows), kind="stable")
+    return {name: array[order] for name, array in joined.items()}
 
 
 def _columns(case: Case, path: object) -> dict[str, np.ndarray]:

@@ -20,11 +20,11 @@ import torch
 from ipot.data.own_given import flag
 from ipot.data.store import Store
 from ipot.device import choose, use_quickest
-from ipot.errors import RunError
+from ipot.errors import DataError, RunError
 from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import Scores, evaluate
+from ipot.formats.open_data import PLACES, SERIES, open_data
 from ipot.own.folder import refuse_another, working_folder
-from ipot.own.open_data import PLACES, SERIES, open_data
 from ipot.own.sizing import MODEL, named_model, plan, refuse_misspelt, refuse_settings
 from ipot.recipes import running
 from ipot.recipes.experiment import Data, Experiment, build, load_data, read_settings
@@ -49,8 +49,8 @@ class Interrupted(KeyboardInterrupt):
 
 
 def fit(
-    data: Any,
-    *,
+    data: Any = None,
+    *unnamed: Any,
     inputs: str | Sequence[str] = (),
     targets: Any = (),
     parameters: str | Sequence[str] = (),
@@ -73,7 +73,7 @@ def fit(
 
     data    an `ipot.Dataset`; an xarray object with the variables `inputs` and `targets` (and
             `history=7, lead=7` for a forecast); or the path of a file or folder, whose columns
-            they name. The `options` are those of `ipot.own.open_data.open_data`.
+            they name. The `options` are those of `ipot.formats.open_data.open_data`.
 
     Sizes are chosen from the data and said; `model` and `training` change single settings, like
     `model={"width": 96}`. `model="relay"`, or `model={"name": "relay", "width": 96}`, trains that
@@ -89,6 +89,7 @@ def fit(
     with them the sizes of its model. Code outside this package that a folder names is imported only
     where it is `trusted`.
     """
+    _refuse_arrays(data, unnamed, options)
     refuse_misspelt(options, _arguments())
     quiet, trusted = flag("quiet", quiet), flag("trusted", trusted)
     or_resume = flag("or_resume", or_resume)
@@ -169,7 +170,22 @@ def fit(
 def _arguments() -> set[str]:
     """What `fit` may be told by name, its options among it."""
     told = {*inspect.signature(fit).parameters, *inspect.signature(open_data).parameters}
-    return (told | {*SERIES, *PLACES}) - {"source", "options"}
+    return (told | {*SERIES, *PLACES}) - {"source", "options", "unnamed"}
+
+
+def _refuse_arrays(data: Any, unnamed: Sequence[Any], options: dict[str, Any]) -> None:
+    """Refuse arrays that are no data set yet, and nothing at all, and say how one is made."""
+    told = [name for name in ("points", "values", "queries") if name in options]
+    if not unnamed and not told and data is not None:
+        return
+    got = f"{1 + len(unnamed)} arguments without a name" if unnamed else "no data"
+    if told and not unnamed:
+        got = f"{', '.join(told)}"
+    raise DataError(
+        f"ipot.fit takes one data set, and its other arguments by name; got {got}. Arrays become a "
+        "data set by their names: ipot.fit(ipot.Dataset.from_arrays(points=x, values=a, "
+        "targets=u)). Of a file or folder it is ipot.fit('cases/', inputs='a', targets='u')."
+    )
 
 
 def _refuse_changed(

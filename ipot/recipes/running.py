@@ -77,6 +77,8 @@ def run(
             return ended(folder) or _resumed(folder, own, place, here, store, quiet, trusted)
         # A model or weights that will not do are refused before any data are generated.
         extra: dict[str, Any] = {"environment": environment()}
+        if code := registry.code_of(problem=settings.problem_name, model=settings.model_name):
+            extra["code"] = code
         if (by := launch()) is not None:
             extra["launch"] = by
         if source is not None:
@@ -222,7 +224,7 @@ def _refuse_unlike(settings: Experiment, file: Path, config: Path, prefix: str) 
     found = shapes.of_prefix(prefix, found)
     spec = settings.spec
     kind = registry.find("models", settings.model_name)
-    owner = {"model": kind.__module__.removeprefix("ipot.models."), "problem": spec.name}
+    owner = {"model": registry.name_of(kind), "problem": spec.name}
     checkpoint.refuse_other(state, owner, file)
     wanted = shapes.wanted_shapes(settings.model_name, settings.model, spec, found, config)
     # The type of numbers is that of the training, and weights are converted.

@@ -13,6 +13,7 @@ from torch import Tensor
 from ipot.data.own import Layout
 from ipot.data.own_arrays import array, is_listed, tensor
 from ipot.data.own_facts import is_straight
+from ipot.data.own_join import transposed
 from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 from ipot.spec import Spec
@@ -58,6 +59,15 @@ def led_by_samples(layout: Layout, given: dict[str, Any]) -> set[str]:
     if len(shapes.get("parameters", ())) > (0 if layout.flat_parameters else 1):
         own.add("parameters")
     return own
+
+
+def refuse_transposed(layout: Layout, points: Any, values: Any) -> None:
+    """Refuse values that lead with points where they should lead with samples."""
+    if values is None or points is None or is_listed(values) or is_listed(points):
+        return
+    shape, axes = values.shape, 2 if layout.flat_values else 3
+    if points.ndim == 2 and len(shape) == axes and shape[1] != len(points) == shape[0]:
+        raise DataError(transposed("values", shape, 1, "points", len(points)))
 
 
 def refuse_other_counts(counts: dict[str, int]) -> None:

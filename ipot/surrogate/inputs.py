@@ -24,6 +24,7 @@ from ipot.surrogate.arguments import (
     places_of,
     refuse_missing,
     refuse_other_counts,
+    refuse_transposed,
     values_of,
 )
 
@@ -179,6 +180,7 @@ def read_inputs(
     given: dict[str, Any] = {"points": points, "values": values, "parameters": parameters}
     for name, whole in given.items():
         given[name] = whole if whole is None or is_listed(whole) else array_or_mapped(name, whole)
+    refuse_transposed(layout, given["points"], given["values"])
     own = led_by_samples(layout, given)
     for name in own:
         if not is_listed(given[name]) and not given[name].ndim:
@@ -278,11 +280,6 @@ def _refuse_steady(spec: Spec, layout: Layout, argument: str) -> None:
         raise Unsupported(f"{argument}: the model was trained on targets without times")
     if is_steady(spec, layout):
         raise Unsupported(f"{argument}: {spec.name} is steady, it has no steps to take")
-
-
-def is_labelled(source: Any) -> bool:
-    """True for an object of xarray, which need not be installed to know it."""
-    return type(source).__module__.split(".")[0] == "xarray"
 
 
 def _empty(given: Any) -> bool:

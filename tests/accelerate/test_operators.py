@@ -31,6 +31,7 @@ BLOCKS = {
     *("another class", "wrapped layers", "a forward of its own", "norms without a shift"),
     *("norms without anything", "norms with another epsilon", "no biases", "biases of keys alone"),
     *("parametrized", "compiled by itself", "steps of its own", "a constructor of its own"),
+    "what the authors leave out",
 }
 """Changes after which blocks, or the rollout, are called as they are."""
 

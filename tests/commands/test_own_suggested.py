@@ -1,6 +1,7 @@
 """What `ipot data inspect` suggests works as it is printed, for every format."""
 
 import shlex
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +9,8 @@ from own import files, tiny
 
 from ipot.cli import main
 from ipot.formats import Case, inspect, write_cases
+from ipot.formats.open_data import open_data
 from ipot.own import sizing
-from ipot.own.open_data import open_data
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +90,21 @@ def forecasts(data):
     return made.rename(time="step", begun="time").assign_coords(time=begun, step=steps)
 
 
+def scalars(path):
+    """Fields, and two numbers of each case."""
+    made = [files.on_one_mesh(i) for i in range(8)]
+    squares = [{**c.parameters, "mach": np.array([i * i])} for i, c in enumerate(made)]
+    write_cases(path, [replace(c, parameters=p) for c, p in zip(made, squares, strict=True)])
+    return path
+
+
+def with_forcing(data):
+    return data.grid(12).assign(co2=("time", np.arange(12.0) ** 2))
+
+
 WAYS = {
+    "scalars.h5": scalars,
+    "forced.nc": labelled(with_forcing),
     "arrays.npz": files.npz,
     "my arrays.npz": named,
     "table.csv": files.table,
@@ -152,3 +167,11 @@ def test_nothing_is_suggested_that_would_fail(name, tmp_path, capsys):
     NOTHING[name](tmp_path / name)
     assert main(["data", "inspect", str(tmp_path / name)]) == 0
     assert "Train on it" not in capsys.readouterr().out
+
+
+def test_the_numbers_of_a_file_are_suggested(tmp_path):
+    scalars(tmp_path / "a.h5")
+    said = inspect(tmp_path / "a.h5").suggestion
+    assert "--inputs a --parameters re mach --targets u" in said
+    labelled(with_forcing)(tmp_path / "b.nc")
+    assert "--inputs t2m co2 --targets t2m" in inspect(tmp_path / "b.nc").suggestion

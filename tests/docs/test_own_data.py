@@ -21,7 +21,7 @@ from tests.docs.small import shrunk, use_small_models
 PAGE = (Path(__file__).parents[2] / "docs" / "own-data.md").read_text()
 SIZES = {"n = 24\n": "n = 12\n", "(500, n, n)": "(50, n, n)", "10_000": "100"}
 TIMES = {"minutes=5": "epochs=1", "--minutes 5": "--epochs 1"}
-COMMANDS = ("data", "fit", "predict", "export")
+COMMANDS = ("data", "fit", "predict", "evaluate", "plot", "export")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_the_page_runs(here, capsys):
             exec(compile(block, "docs/own-data.md", "exec"), names)
             continue
         for line in block.splitlines():
-            program, command, *rest = shlex.split(line)
+            program, command, *rest = shlex.split(line, comments=True)
             assert program == "ipot"
             ran.append(command)
             if command == "export":  # takes long, and has tests of its own: are the flags right?

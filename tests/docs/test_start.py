@@ -54,3 +54,9 @@ def test_the_python_of_a_page_runs(page, small, capsys):
         exec(compile(block, page, "exec"), names)
     assert names["u"].shape[-1] == 1
     assert names["surrogate"].settings.data.train == 8
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/own-data.md"])
+def test_what_a_page_draws_is_the_same_every_time(page):
+    text = (ROOT / page).read_text()
+    assert not re.findall(r"np\.random\.(?!default_rng\(\w)\w+\(", text)

@@ -159,7 +159,7 @@ def test_no_cases():
 
 
 def test_not_finite_values_are_refused():
-    with pytest.raises(DataError, match=r"targets.*not finite"):
+    with pytest.raises(DataError, match=r"a holds nan in row 5.*not finite"):
         dataset_of([made(fields={"a": np.array([1, 2, 3, 4, 5, np.nan])})], targets=["a"])
 
 
