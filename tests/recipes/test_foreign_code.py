@@ -9,7 +9,7 @@ from saved.old import copied, edit
 import ipot
 from ipot.cli import main
 from ipot.data.store import Store
-from ipot.errors import RunError
+from ipot.errors import RunError, Untrusted
 from ipot.own_code import source_of
 from ipot.recipes.compare import compare, shared
 from ipot.recipes.experiment import experiment
@@ -142,6 +142,20 @@ def test_systems_that_a_folder_is_named_for(code, tmp_path):
 def test_odd_names_are_refused_whoever_trusts_them(name, trusted):
     with pytest.raises(RunError, match=r"a/config\.json: "):
         named_in_file("models", name, "a/config.json", trusted=trusted)
+
+
+@pytest.mark.parametrize(
+    "file", ["/", "//", "/.", "", ".", "a\0b", "/\ud83d", "/x" * 9999, 3, None]
+)
+@pytest.mark.parametrize("name", ["nowhere.code", "theirs.code"])
+def test_odd_records_of_code_say_nothing(code, name, file):
+    """What a file says of the module that it was trained with may be anything."""
+    recorded = {"module": name, "file": file, "sha256": "0"}
+    with pytest.raises(Untrusted, match="a module outside ipot"):
+        named_in_file("models", name, "config.json", trusted=False, recorded=recorded)
+    for odd in (recorded | {"sha256": []}, [recorded], file):
+        with pytest.raises(Untrusted):
+            named_in_file("models", name, "config.json", trusted=False, recorded=odd)
 
 
 def test_our_own_by_short_and_long_names():
