@@ -47,7 +47,8 @@ def cases_and_weather() -> None:
     for i in range(12):
         points = rng.random((rng.integers(20, 30), 2))
         fields = {"speed": np.sin(3 * points[:, 0] + i), "pressure": points[:, 1] + i % 3}
-        write_case(f"cases/{i}.vtu", Case(points=points, fields=fields))
+        folder = "cases" if i < 10 else "new_cases"
+        write_case(f"{folder}/{i}.vtu", Case(points=points, fields=fields))
     write_case("new.vtu", Case(points=rng.random((25, 2)), fields={"speed": rng.random(25)}))
     time = np.datetime64("2024-01-01") + np.arange(60)
     where = {"lat": np.arange(30.0, 61, 10), "lon": np.arange(-20.0, 21, 10)}
