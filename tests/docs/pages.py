@@ -23,7 +23,8 @@ TO_READ = ("text", "toctree")
 COUNTS = {"--small": "", "--count.train": "4", "--count.validation": "2", "--count.test": "2"}
 STEPS = {
     **dict.fromkeys(("--minutes", "--training.minutes", "--training.epochs")),
-    **{"--epochs": "1", "--training.batch": "4"},
+    "--epochs": "1",
+    "--training.batch": "4",
 }
 SMALL: dict[str, Mapping[str, str | None]] = {
     "fit": {"--minutes": None, "--epochs": "1"},
