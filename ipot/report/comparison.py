@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from ipot import files
 from ipot.errors import DataError
 from ipot.recipes.compare_table import Comparison, Row
 from ipot.report.curves import MARKERS, scale_axis, tidy
 from ipot.report.labels import SIZE, Mark, name_ends, name_points
-from ipot.report.style import COLOURS, FAINT, Axes, Figure, Sheet, look
+from ipot.report.style import COLOURS, FAINT, Axes, Figure, Sheet, look, save
 from ipot.report.tables import markdown
 
 COLUMNS = (
@@ -83,29 +85,47 @@ def heading(found: Comparison) -> str:
     side = found.problem.get("resolution")
     seen = f"{found.data['train']} samples" + (f" at {side} a side" if side else "")
     words = f"{minutes:g} min of training each on {seen}, preset {found.preset}, {found.device}"
-    return f"{name}: {words}"
+    return f"{name}: {words}" + (", sizes for a first look" if found.small else "")
 
 
-def page(found: Comparison, command: str) -> str:
+def page(found: Comparison, command: str, language: str = "bash") -> str:
     """The comparison as Markdown, with all that is needed to read it."""
     (rows, footnotes), sources = cells(found), _sources(found.rows)
     data, terms, where = found.data, found.terms, found.environment
     parts = [
         f"# {heading(found)}",
-        f"```bash\n{command}\n```",
+        f"```{language}\n{command}\n```",
         f"ipot {where['ipot']}, torch {where['torch']}, Python {where['python']}, "
         f"{where['system']}; {found.device}, {where['threads']} CPU threads.",
         f"{data['train']} training samples, {'' if terms['augment'] else 'not '}augmented; "
         f"{data['validation']} for validation, {data['test']} for the test. Data seed "
         f"{data['seed']}, training seed {terms['seed']}.",
         markdown(columns(found), rows).rstrip(),
-        "  \n".join(footnotes),
+        "  \n".join([*footnotes, *found.remarks]),
         "The test error is the relative L2, with the weights that did best on validation samples. "
         "The minutes count validations, and not the set-up (compiling, capturing)."
         + (PUBLISHED if sources else ""),
         "\n".join(sources),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def write(
+    found: Comparison, folder: Path, command: str, language: str = "bash"
+) -> list[str]:
+    """The page and, where a system was scored, the picture; their names."""
+    files.write_text(folder / "compare.md", page(found, command, language))
+    if all(row.error is None for row in found.rows):
+        return ["compare.md"]
+    save(comparison(found), folder / "compare.png")
+    return ["compare.md", "compare.png"]
+
+
+def table_lines(found: Comparison) -> list[str]:
+    """The table in lines of plain text, and what is said below it."""
+    rows, footnotes = cells(found)
+    table = markdown(columns(found), rows).rstrip().splitlines()
+    return [heading(found), *table, *footnotes, *found.remarks]
 
 
 def _sources(rows: Sequence[Row]) -> list[str]:
