@@ -119,7 +119,7 @@ def _usage() -> str:
         "Your own data:",
         "  ipot data inspect cases/",
         "  ipot fit cases/ --inputs a --targets u --out surrogate",
-        "  ipot predict surrogate --input new.vtu --output answer.vtu",
+        "  ipot predict surrogate new.vtu --output answer.vtu",
     ]
     return "\n".join(lines)
 

@@ -128,7 +128,7 @@ def inspect(path: Path, seed: Seed) -> Named:
 
 def dataset(path: Path, seed: Seed) -> Named:
     """A data set as `ipot.fit` makes it of a path."""
-    from ipot.own.open_data import open_data
+    from ipot.formats.open_data import open_data
 
     data = open_data(path, **seed.options).data
     spec = data.spec

@@ -73,7 +73,7 @@ class FilesAttack(Attack):
         formats are left out."""
         # Arrow's allocator would start a thread of its own, and a fork might wait for its lock.
         os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-        for name in ("ipot.own.open_data", "ipot.formats.vtk"):
+        for name in ("ipot.formats.open_data", "ipot.formats.vtk"):
             importlib.import_module(name)
         for name in self.imports:
             missing([name])

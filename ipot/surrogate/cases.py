@@ -34,21 +34,10 @@ def predict_case(
     else of it. A field of the same name that is there already stays, and the answer is called
     NAME_predicted. `fill` is that of `Surrogate.predict`; `how` are its `rows` and `precision`.
     """
-    spec, where = model.spec, _where(model.about, "where")
+    where = _where(model.about, "where")
     # Of another case only its places count: its fields and parameters are those of another input.
     target = case if other is None else replace(other, fields={}, cell_fields={}, parameters={})
-    queries = _cut(_places(target, where), spec.query_dimension, target)
-    given: dict[str, Any] = {}
-    if not model.layout.alone:
-        # Without inputs, the points tell cases apart; they are never those of cells.
-        places, values = _inputs(case, spec, _where(model.about, "inputs_where"))
-        given["points"] = _cut(places, spec.dimension, case)
-        if spec.inputs:
-            given["values"] = values[:, 0] if model.layout.flat_values else values
-    if spec.parameters:
-        numbers = _numbers(case, spec)
-        given["parameters"] = numbers[0] if model.layout.flat_parameters else numbers
-    given["queries"] = queries
+    given = arguments_of(model, case, target)
     ((_, found),) = _answers(model, given, interval, steps=steps, fill=fill, **how)
     units = {**_units(found, model), **target.units}
     there = target.cell_fields if where == "cells" else target.fields
@@ -60,6 +49,23 @@ def predict_case(
     if where == "cells":
         return replace(target, cell_fields=fields, **told)
     return replace(target, fields=fields, **told)
+
+
+def arguments_of(model: Surrogate, case: Case, target: Case | None = None) -> dict[str, Any]:
+    """What `predict` is asked with for a case, at its own places or those of `target`."""
+    spec, target = model.spec, target or case
+    queries = _cut(_places(target, _where(model.about, "where")), spec.query_dimension, target)
+    given: dict[str, Any] = {}
+    if not model.layout.alone:
+        # Without inputs, the points tell cases apart; they are never those of cells.
+        places, values = _inputs(case, spec, _where(model.about, "inputs_where"))
+        given["points"] = _cut(places, spec.dimension, case)
+        if spec.inputs:
+            given["values"] = values[:, 0] if model.layout.flat_values else values
+    if spec.parameters:
+        numbers = _numbers(case, spec)
+        given["parameters"] = numbers[0] if model.layout.flat_parameters else numbers
+    return given | {"queries": queries}
 
 
 def arrays_as_cases(

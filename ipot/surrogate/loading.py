@@ -40,7 +40,7 @@ def load(
     A folder that names code outside this package is loaded only where it is `trusted`. A saved
     model whose files were changed after it was saved is loaded only as `edited`.
     """
-    place, path = choose(device), path_given("path", path)
+    place, path = choose(device), folder_of(path)
     trusted, edited = flag("trusted", trusted), flag("edited", edited)
     if weights not in WEIGHTS_OF_A_RUN:
         raise UnknownName(f"unknown weights {shown(weights)}. Known: {', '.join(WEIGHTS_OF_A_RUN)}")
@@ -56,6 +56,12 @@ def load(
             "which has its best weights alone: leave it out"
         )
     return _from_saved(path, place, trusted=trusted, edited=edited)
+
+
+def folder_of(model: Path | str) -> Path:
+    """The folder that a word means: of a run, or of a saved model. Whatever takes a model takes it
+    through here, so that a new way to name one is known to all at once."""
+    return path_given("path", model)
 
 
 def from_pretrained(

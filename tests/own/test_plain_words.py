@@ -10,7 +10,7 @@ from surrogate.test_encoded import built
 import ipot
 from ipot.errors import DataError
 from ipot.formats import Case, read_cases, write_cases
-from ipot.own.open_data import open_data
+from ipot.formats.open_data import open_data
 from ipot.surrogate.cases import predict_case
 from ipot.surrogate.files import answer_files
 
