@@ -86,7 +86,7 @@ def busy_cores(seconds: float = 0.2) -> tuple[float, int]:
         return (os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0), count
     time.sleep(seconds)
     idle, all_ = (b - a for a, b in zip(before, _ticks(mine) or before, strict=True))
-    return (count * (1 - idle / all_) if all_ else 0.0), count
+    return (max(0.0, count * (1 - idle / all_)) if all_ else 0.0), count
 
 
 def _ticks(cores: Sequence[int]) -> tuple[int, int] | None:

@@ -18,7 +18,6 @@ from ipot.nn.neighbours import Surroundings
 from ipot.samples import Batch, Sample
 from ipot.spec import Need, Spec
 
-
 Places = TypeVar("Places", Batch, Sample)
 
 

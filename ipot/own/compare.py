@@ -15,8 +15,8 @@ from ipot.data.own_given import flag, path_given
 from ipot.device import choose
 from ipot.errors import DataError
 from ipot.evaluation.baselines import MeanField, score_baselines
+from ipot.formats.open_data import OpenedData, open_data
 from ipot.own.fit import total
-from ipot.own.open_data import OpenedData, open_data
 from ipot.own.sizing import MODEL, plan, refuse_settings
 from ipot.recipes import compare as recipes
 from ipot.recipes.compare_table import Comparison

@@ -99,7 +99,8 @@ def compare(
     """
     terms = {"minutes": minutes, "seed": seed, "augment": augment}
     _refuse(base, terms)
-    options = {"device": device, "store": store or Store(), "report": report, "quiet": quiet}
+    store = store or Store()
+    options = {"device": device, "store": store, "report": report, "quiet": quiet}
     options |= {"trusted": trusted}
     if recipe is None:
         recipe = functools.partial(_of_problem, base, small=small)
@@ -112,7 +113,7 @@ def compare(
         if any(plan.settings and not _test(out / plan.model).exists() for plan in plans):
             # Data that cannot be had are no system's fault: they end the comparison here.
             for split in SPLITS:
-                load_data(base, split, store=options["store"], device=place, report=report)
+                load_data(base, split, store=store, device=place, report=report)
         rows, tests = [], []
         for number, plan in enumerate(plans, 1):
             tell(f"{plan.model} ({number} of {len(plans)}): {_state(plan, out / plan.model)}")

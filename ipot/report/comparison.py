@@ -110,9 +110,7 @@ def page(found: Comparison, command: str, language: str = "bash") -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def write(
-    found: Comparison, folder: Path, command: str, language: str = "bash"
-) -> list[str]:
+def write(found: Comparison, folder: Path, command: str, language: str = "bash") -> list[str]:
     """The page and, where a system was scored, the picture; their names."""
     files.write_text(folder / "compare.md", page(found, command, language))
     if all(row.error is None for row in found.rows):
