@@ -7,7 +7,9 @@ import importlib
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
+from typing import Any
 
 from ipot.errors import IpotError, Terminated, UnknownName, shown
 from ipot.version import __version__
@@ -45,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ipot: unknown command {shown(name)}. Known: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
-        with _terminated():
+        with _terminated(), _remarks(name):
             return importlib.import_module(f"ipot.commands.{name}").main(rest) or 0
     except UnknownName as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
@@ -63,6 +65,23 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
         return 1
+
+
+@contextlib.contextmanager
+def _remarks(name: str) -> Iterator[None]:
+    """Have a remark on data be one line, and not a place in our code."""
+    before = warnings.formatwarning
+
+    def line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
+        if category is UserWarning:
+            return f"ipot {name}: {message}\n"
+        return before(message, category, *where, **more)
+
+    warnings.formatwarning = line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from ipot.formats.xarray_files import open_series
 from ipot.surrogate.cases import arrays_as_cases, predict_case
 from ipot.surrogate.encoded import Interval
 from ipot.surrogate.surrogate import Surrogate
-from ipot.surrogate.trajectories import KIND, after, carried_on, latest
+from ipot.surrogate.trajectories import KIND, after, as_trained, carried_on, latest
 
 TREES = (".h5", ".hdf5")
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
@@ -194,6 +194,7 @@ def _answer_trajectories(
             f"{source.source} holds trajectories, and the model was not trained on such: give a "
             "file of the kind that it was trained on"
         )
+    source = as_trained(source, columns, model.spec)
     given: dict[str, Any] = latest(source, columns)
     whole = output.suffix.lower() in TREES
     if not whole and output.suffix != ".npz":

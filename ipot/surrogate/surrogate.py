@@ -37,6 +37,7 @@ from ipot.surrogate.compatibility import (
     refuse_other_layout,
     refuse_other_sample,
     turned,
+    warn_radians,
 )
 from ipot.surrogate.encoded import Encoded, Interval
 from ipot.surrogate.forecast import forecast
@@ -339,6 +340,7 @@ class Surrogate:
         """Warn where inputs are far from those of training, once for all samples."""
         seen = seen_in_training(self.model, self.layout)
         warn_unlike(ends_of(samples), seen, self.spec, self.layout, stacklevel=5)
+        warn_radians(samples, self.spec, stacklevel=4)
 
     def answers_of(
         self,
@@ -396,4 +398,5 @@ class Surrogate:
             )
         refuse_other_kind(self.spec, data.spec)
         refuse_other_layout(self.spec, self.layout, data.layout)
+        data = data.in_units_of(self.spec)
         return data_with_grids(data.like(self.layout, wide=wide).data, self.problem, self.model)
