@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import shlex
 import signal
 import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from ipot.errors import IpotError, Terminated, UnknownName, shown
+from ipot import own_code
+from ipot.errors import IpotError, Terminated, UnknownName, Untrusted, shown
 from ipot.version import __version__
 
 COMMANDS = {
@@ -47,11 +49,14 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ipot: unknown command {shown(name)}. Known: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
-        with _terminated(), _remarks(name):
+        with _terminated(), _remarks(name), own_code.looking_in(_current_folder()):
             return importlib.import_module(f"ipot.commands.{name}").main(rest) or 0
     except UnknownName as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
         return 2
+    except Untrusted as error:
+        print(f"ipot {name}: {error}\n\n  {_trusting(arguments, error)}", file=sys.stderr)
+        return 1
     except IpotError as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
         return 1
@@ -65,6 +70,20 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
         return 1
+
+
+def _trusting(arguments: list[str], error: Untrusted) -> str:
+    """The same command once more, by somebody who trusts the folder that it was refused for."""
+    words = [] if error.home is None else [f"PYTHONPATH={shlex.quote(str(error.home))}"]
+    return " ".join([*words, shlex.join(["ipot", *arguments, "--trust"])])
+
+
+def _current_folder() -> str | None:
+    """Where modules of one's own are looked for; None where the folder is gone."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
 
 
 @contextlib.contextmanager
@@ -119,7 +138,7 @@ def _usage() -> str:
         "Your own data:",
         "  ipot data inspect cases/",
         "  ipot fit cases/ --inputs a --targets u --out surrogate",
-        "  ipot predict surrogate --input new.vtu --output answer.vtu",
+        "  ipot predict surrogate new.vtu --output answer.vtu",
     ]
     return "\n".join(lines)
 

@@ -5,6 +5,7 @@ exits with a non-zero status. A message says what was expected, what came, and w
 """
 
 import errno
+from pathlib import Path
 from signal import SIGTERM
 from typing import Any
 
@@ -65,6 +66,17 @@ class Diverged(IpotError):
 
 class RunError(IpotError):
     """A run folder or checkpoint that cannot be read, written or continued."""
+
+
+class Untrusted(RunError):
+    """A folder that names code outside this package, which nobody has said to trust.
+
+    `home` is where its module would be found, if that is neither here nor on Python's path.
+    """
+
+    def __init__(self, message: str, home: Path | None = None) -> None:
+        super().__init__(message)
+        self.home = home
 
 
 class Busy(RunError):

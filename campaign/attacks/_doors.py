@@ -128,7 +128,7 @@ def inspect(path: Path, seed: Seed) -> Named:
 
 def dataset(path: Path, seed: Seed) -> Named:
     """A data set as `ipot.fit` makes it of a path."""
-    from ipot.own.open_data import open_data
+    from ipot.formats.open_data import open_data
 
     data = open_data(path, **seed.options).data
     spec = data.spec
@@ -231,5 +231,8 @@ DOORS: dict[str, Door] = {
     "sst": sst,
     "pieces": lambda path, seed: read(path / "a.pvtu", seed),
     "piece list": lambda path, seed: inspect(path / "a.pvtu", seed),
+    "image pieces": lambda path, seed: read(path / "a.pvti", seed),
     "blocks": lambda path, seed: read(path / "a.vtm", seed),
+    "ensight": lambda path, seed: read(path / "a.case", seed),
+    "openfoam": lambda path, seed: read(path / "a.foam", seed),
 }

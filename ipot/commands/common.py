@@ -17,6 +17,7 @@ import tyro
 
 from ipot import registry
 from ipot.data.store import Store
+from ipot.errors import DataError
 from ipot.recipes.experiment import Experiment, small
 from ipot.report.tables import bytes_
 from ipot.training.journal import Progress, duration
@@ -33,6 +34,27 @@ def parse(kind: type[Flags], arguments: Sequence[str], command: str) -> Flags:
         args=list(arguments),
         prog=f"ipot {command}",
     )
+
+
+def without_old_input(arguments: Sequence[str], command: str) -> tuple[list[str], Path | None]:
+    """Arguments without `--input DATA`, which is how the data behind the model were given before,
+    and these data."""
+    rest, old = list(arguments), None
+    for place, word in enumerate(rest):
+        name, is_joined, value = word.partition("=")
+        if name == "--input" and (is_joined or place + 1 < len(rest)):
+            old = Path(value if is_joined else rest[place + 1])
+            del rest[place : place + (1 if is_joined else 2)]
+            say(f"ipot {command}: --input is the old spelling of ipot {command} MODEL {old}")
+            break
+    return rest, old
+
+
+def data_given(new: Path | None, old: Path | None) -> Path | None:
+    """The data behind the model, given once, in the one spelling or the other."""
+    if new is not None and old is not None:
+        raise DataError(f"the data are given twice, as {new} and as --input {old}: give one")
+    return old if new is None else new
 
 
 def emit(content: Any) -> None:

@@ -11,11 +11,18 @@ from typing import Annotated
 import tyro
 
 from ipot.api import load
-from ipot.commands.common import Folder, Generation, emit, parse, show
+from ipot.commands.common import (
+    Folder,
+    Generation,
+    data_given,
+    emit,
+    parse,
+    show,
+    without_old_input,
+)
 from ipot.data.store import Store
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.evaluate import Scores, leads
-from ipot.own.open_data import open_as_trained
 from ipot.recipes import ledger
 from ipot.recipes.studies import Answer, Question, ask_model
 from ipot.surrogate.surrogate import Surrogate
@@ -31,7 +38,8 @@ class Evaluate:
 
     A model of your own data is scored on a file or folder like those it was trained on:
 
-        ipot evaluate surrogate --input test.npz
+        ipot evaluate surrogate new_cases/ --json
+        ipot evaluate surrogate stations.nc --targets-from grid.nc
 
     The error is the paper's: for each sample the L2 norm of the error over times, queries and
     channels, divided by that of the truth; then the mean over samples. Where there are several
@@ -41,8 +49,10 @@ class Evaluate:
 
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder, or the folder of a saved model."""
-    input: Path | None = None
+    cases: Annotated[Path | None, tyro.conf.Positional] = None
     """File or folder with samples and their answers, instead of the test data of a problem."""
+    targets_from: Path | None = None
+    """A file of its own for the answers of a series: stations in, a grid out."""
     keep: float = 1.0
     """Fraction of the input points kept, drawn anew for every sample."""
     resolution: int | None = None
@@ -83,7 +93,9 @@ class Evaluate:
 
 def main(arguments: list[str]) -> None:
     """Run the command."""
+    arguments, old = without_old_input(arguments, "evaluate")
     flags = parse(Evaluate, arguments, "evaluate")
+    cases = data_given(flags.cases, old)
     model = load(
         flags.run,
         device=flags.device,
@@ -91,13 +103,15 @@ def main(arguments: list[str]) -> None:
         trusted=flags.trust,
         edited=flags.edited,
     )
-    if flags.input is not None or model.settings is None:
+    if cases is not None or model.settings is None:
         if flags.symmetric:
             raise Unsupported("--symmetric is for built-in problems, whose symmetries are known")
         if flags.record is not None:
             raise Unsupported("--record is for runs on the test data of a built-in problem")
-        _evaluate_file(flags, model)
+        _evaluate_file(flags, model, cases)
         return
+    if flags.targets_from is not None:
+        raise Unsupported("--targets-from is for a series of your own, and none is given")
     store = Store(flags.data)
     question = Question(
         keep=flags.keep,
@@ -153,19 +167,19 @@ def _seen(question: Question, weights: str) -> str:
     return ", ".join(words)
 
 
-def _evaluate_file(flags: Evaluate, model: Surrogate) -> None:
-    """Score a model on samples in a file."""
-    if flags.input is None:
+def _evaluate_file(flags: Evaluate, model: Surrogate, cases: Path | None) -> None:
+    """Score a model on samples in a file or a folder."""
+    if cases is None:
         raise DataError(
-            f"--input is needed: {flags.run} was trained on data of your own, which have no test "
-            "samples here. Give a file or folder like those it was trained on."
+            f"{flags.run} was trained on data of your own, which have no test samples here. Give "
+            f"a file or folder like those it was trained on: ipot evaluate {flags.run} new_cases"
         )
     seen = ("keep", "resolution", "query_resolution", "mask", "fill", "steps", "samples", "seed")
     default = {f.name: f.default for f in fields(Evaluate)}
     if other := [n for n in seen if getattr(flags, n) != default[n]]:
         said = ", ".join(f"--{name.replace('_', '-')}" for name in other)
-        raise Unsupported(f"{said}: for the test data of a built-in problem, not for --input")
-    scores = model.evaluate(open_as_trained(model, flags.input))
+        raise Unsupported(f"{said}: for the test data of a built-in problem, not for {cases}")
+    scores = model.evaluate(cases, targets=flags.targets_from)
     errors = scores.per_sample
     if flags.json:
         emit({**scores.as_dict(), "median": statistics.median(errors), "samples": len(errors)})
@@ -180,7 +194,7 @@ def _evaluate_file(flags: Evaluate, model: Surrogate) -> None:
     ]
     if scores.weighted_relative_l2 is not None:
         rows.insert(1, ["weighted relative L2", f"{scores.weighted_relative_l2:.5f}"])
-    show(table(f"{flags.run}: {flags.input}", ["", "value"], rows))
+    show(table(f"{flags.run}: {cases}", ["", "value"], rows))
 
 
 def _channels(names: Sequence[str], scores: Scores) -> list[list[str]]:

@@ -11,13 +11,12 @@ import torch
 import tyro
 
 from ipot.api import load
-from ipot.commands.common import Folder, Generation, parse
+from ipot.commands.common import Folder, Generation, data_given, parse, say, without_old_input
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import DataError, UnknownName, Unsupported
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
-from ipot.own.open_data import open_as_trained
 from ipot.problems.base import GridProblem
 from ipot.recipes.experiment import Experiment
 from ipot.recipes.sizes import WHOLE
@@ -27,6 +26,8 @@ from ipot.run_folder import Run, run_at
 from ipot.samples import Sample, collate
 from ipot.saved.folder import is_saved
 from ipot.spec import Need, Spec
+from ipot.surrogate.as_trained import one_sample
+from ipot.surrogate.loading import folder_of
 from ipot.surrogate.surrogate import Surrogate
 from ipot.training.journal import read
 
@@ -35,19 +36,24 @@ KINDS = ("fields", "rollout", "loss", "sensors", "resolution", "time")
 
 @dataclass
 class Plot:
-    """Draw pictures of a run or a saved model into its folder, or into --out.
+    """Draw pictures of a trained model: of a run into its folder, of a saved model into
+    MODEL-pictures in the current folder, or into --out.
 
     fields: input, truth, prediction and error of a test sample; rollout: the same over time;
     loss: the training curve; sensors, resolution, time: the error against the fraction of the
     inputs observed, the resolution of the queries, and time. Without --kind, all that make sense.
 
-    Of a model of your own data, fields and rollouts show a sample of --input.
+    Of a model of your own data, fields and rollouts show a sample of data that you give:
+
+        ipot plot surrogate new_cases/ --sample 3
     """
 
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder, or the folder of a saved model."""
-    input: Path | None = None
+    cases: Annotated[Path | None, tyro.conf.Positional] = None
     """File or folder with the sample that fields and rollouts show, instead of test data."""
+    targets_from: Path | None = None
+    """A file of its own for the answers of a series: stations in, a grid out."""
     kind: tuple[str, ...] = ()
     """Which pictures."""
     sample: int = 0
@@ -69,7 +75,7 @@ class Plot:
     format: str = "png"
     """png, pdf or svg."""
     out: Folder = None
-    """Where to put the pictures; the run folder unless said."""
+    """Where to put the pictures: the folder of the run, or MODEL-pictures, unless said."""
     data: Folder = None
     """Data folder; $IPOT_DATA or the user's cache unless said."""
     device: str = "auto"
@@ -82,18 +88,31 @@ class Plot:
 
 def main(arguments: list[str]) -> None:
     """Run the command."""
+    arguments, old = without_old_input(arguments, "plot")
     flags = parse(Plot, arguments, "plot")
     unknown = set(flags.kind) - set(KINDS)
     if unknown:
         raise UnknownName(f"unknown kind {sorted(unknown)}. Known: {', '.join(KINDS)}")
-    if flags.out is None and is_saved(flags.run):
-        raise DataError(
-            f"--out is needed: {flags.run} is a saved model, whose folder holds nothing else"
-        )
+    flags.cases = data_given(flags.cases, old)
     studio = Studio(flags)
-    for kind in flags.kind or studio.sensible():
+    kinds = flags.kind or studio.sensible()
+    if not kinds:
+        raise DataError(
+            f"{flags.run} was trained on data of your own, and nothing is kept of them to draw. "
+            f"Give a file or folder like those it was trained on: ipot plot {flags.run} new_cases"
+        )
+    out = flags.out or _beside(studio.run)
+    for kind in kinds:
         figure = getattr(studio, kind)()
-        print(plots.save(figure, (flags.out or studio.run.path) / f"{kind}.{flags.format}"))
+        print(plots.save(figure, out / f"{kind}.{flags.format}"))
+    if not flags.kind and studio.lacks_cases:
+        say(f"fields are drawn of data that you give: ipot plot {flags.run} new_cases")
+
+
+def _beside(run: Run) -> Path:
+    """Where pictures go: into the folder of a run; that of a saved model holds nothing else."""
+    home = run.home.resolve()
+    return Path(f"{home.name}-pictures") if is_saved(home) else run.path
 
 
 class Studio:
@@ -127,8 +146,8 @@ class Studio:
         if self.surrogate.settings is None:
             raise Unsupported(
                 f"{self.flags.run} was trained on data of your own, and this picture needs the "
-                "test data of a built-in problem: --kind fields --input FILE and --kind loss can "
-                "be drawn"
+                "test data of a built-in problem. Of data like those, fields and rollout can be "
+                f"drawn (ipot plot {self.flags.run} new_cases), and without any the loss."
             )
         return self.surrogate.settings
 
@@ -140,13 +159,20 @@ class Studio:
     @property
     def run(self) -> Run:
         """Its training: of a fit it lies in a folder of its own, beside the saved model."""
-        return run_at(self.flags.run)
+        return run_at(folder_of(self.flags.run))
+
+    @property
+    def lacks_cases(self) -> bool:
+        """Whether there are no samples to draw: those of one's own are not kept with a model."""
+        return self.flags.cases is None and self.surrogate.settings is None
 
     def sensible(self) -> list[str]:
         """The pictures that this model has."""
         moving = self.spec.steps > 1
         logged = self.run.metrics.exists()  # a saved model may have left its run behind
-        if self.flags.input is not None or self.surrogate.settings is None:
+        if self.lacks_cases:
+            return ["loss"] if logged else []
+        if self.flags.cases is not None:
             chosen = {"rollout": moving, "loss": logged}
             return [kind for kind in ("fields", "rollout", "loss") if chosen.get(kind, True)]
         grid = isinstance(self.settings.problem, GridProblem)
@@ -217,9 +243,9 @@ class Studio:
         index = self.flags.sample
         if index < 0:
             raise DataError(f"samples are counted from 0, got {index}")
-        if self.flags.input is not None:
-            sample = open_as_trained(self.surrogate, self.flags.input)[index]
-            return self.surrogate.drawn(sample)
+        if self.flags.cases is not None:
+            data = self.surrogate.opened(self.flags.cases, targets=self.flags.targets_from)
+            return self.surrogate.drawn(one_sample(data, index))
         data = self._data(replace(self.question, samples=index + 1))
         sample = data[index]
         prediction = predict(self.model, collate([sample]).to(self.device))[0]
@@ -232,6 +258,6 @@ class Studio:
         return data
 
     def _title(self) -> str:
-        if self.flags.input is not None:
-            return f"{self.spec.name}: {self.flags.input}"
+        if self.flags.cases is not None:
+            return f"{self.spec.name}: {self.flags.cases}"
         return f"{self.settings.problem_name}: {self.question.describe()}"

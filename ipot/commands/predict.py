@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from ipot.api import load
-from ipot.commands.common import emit, parse, say
+from ipot.commands.common import data_given, emit, parse, say, without_old_input
 from ipot.errors import DataError
 from ipot.surrogate.files import answer_files
 
@@ -21,7 +21,7 @@ class Predict:
     The input is an .npz file with `points` (N, D) and `values` (N, C), and if you like `queries`
     (M, E) and `parameters` (P). For instance, on a grid of 200 points a side:
 
-        ipot predict runs/darcy --input case.npz --grid 200 --output answer.npz
+        ipot predict runs/darcy case.npz --grid 200 --output answer.npz
 
     The answer is an .npz with `queries`, `prediction` and, where the model has such, `times`. A
     run of a built-in problem answers (T, M, K), a model of your own data like its targets.
@@ -29,21 +29,21 @@ class Predict:
     For more than fits into memory, the input is a folder with points.npy, values.npy and the like,
     and the answer an .npy with the prediction alone: neither is ever held whole.
 
-        ipot predict runs/darcy --input case/ --output answer.npy
+        ipot predict runs/darcy case/ --output answer.npy
 
     The input may also be a file of a case, like those that `ipot fit` takes, with the fields that
     the model knows by name; the answer has the format that --output ends in: .npz, .csv, .parquet,
     .h5, .vtu, .vtp, or .nc for a forecast. --queries is then another mesh, table or grid.
 
-        ipot predict surrogate --input case.vtu --queries tomorrow.vtu --output answer.vtu
+        ipot predict surrogate case.vtu --queries tomorrow.vtu --output answer.vtu
     """
 
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder, or the folder of a saved model."""
-    input: Path
-    """An .npz file, a folder of .npy files, any file of a case, or a folder of cases."""
     output: Path
     """Where to write the answer; for several cases a folder, or one .h5, .csv or .parquet file."""
+    cases: Annotated[Path | None, tyro.conf.Positional] = None
+    """An .npz file, a folder of .npy files, any file of a case, or a folder of cases."""
     overwrite: bool = False
     """Write over an answer that is there already."""
     queries: Path | None = None
@@ -74,13 +74,20 @@ class Predict:
 
 def main(arguments: list[str]) -> None:
     """Run the command."""
+    arguments, old = without_old_input(arguments, "predict")
     flags = parse(Predict, arguments, "predict")
+    cases = data_given(flags.cases, old)
+    if cases is None:
+        raise DataError(
+            f"what is to be answered? Give a file or a folder: ipot predict {flags.run} case.npz "
+            f"--output {flags.output}"
+        )
     surrogate = load(flags.run, device=flags.device, trusted=flags.trust, edited=flags.edited)
-    _refuse_own_input(flags)
+    _refuse_own_input(flags, cases)
     _refuse_there(flags)
     summary = answer_files(
         surrogate,
-        flags.input,
+        cases,
         flags.output,
         queries=flags.queries,
         grid=flags.grid,
@@ -97,10 +104,10 @@ def main(arguments: list[str]) -> None:
     say(f"{flags.output}: {summary['cases']} case(s), {', '.join(summary['outputs'])}{shape}")
 
 
-def _refuse_own_input(flags: Predict) -> None:
+def _refuse_own_input(flags: Predict, cases: Path) -> None:
     """Refuse to write the answer over what it is made from."""
     output = flags.output.resolve()
-    for source in (flags.input, flags.queries):
+    for source in (cases, flags.queries):
         if source is None:
             continue
         inside = source.is_dir() and output.parent == source.resolve() and output.exists()

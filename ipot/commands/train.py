@@ -199,4 +199,5 @@ def _report(result: Result, out: Path, flags: Any) -> None:
         ["step", f"{result.step_kind}, {result.precision}"],
     ]
     show(tables.table(str(out), ["", "value"], cells))
-    say(f"next: ipot evaluate {out}    ipot plot {out}")
+    trust = " --trust" if "code" in Run(out).config() else ""
+    say(f"next: ipot evaluate {out}{trust}    ipot plot {out}{trust}")

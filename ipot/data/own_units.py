@@ -175,8 +175,8 @@ def in_units_of(layout: Layout, own: Spec, other: Spec) -> tuple[Layout, Spec]:
     agreed, facts = Agreement("the model"), own
     for name, key in UNITS.items():
         labels, given, wanted = getattr(own, CHANNELS[name]), getattr(own, key), getattr(other, key)
-        if not given or not wanted:
-            continue
+        if not given or len(given) != len(wanted):
+            continue  # where there are other channels, that is refused elsewhere
         channels = zip(labels, given, wanted, strict=True)
         changes = [agreed.change(label, a, b, source="the data") for label, a, b in channels]
         if any(changes):

@@ -127,6 +127,11 @@ def xarray() -> Any:
         ) from error
 
 
+def is_labelled(source: Any) -> bool:
+    """True for an object of xarray, which need not be installed to know it."""
+    return type(source).__module__.split(".")[0] == "xarray"
+
+
 UNNAMED = "value"
 """What an array without a name is called."""
 

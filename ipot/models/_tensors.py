@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ipot import registry
 from ipot.errors import DataError, Unsupported, shown
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
@@ -58,7 +58,7 @@ def spec_for(
 
 def config_for(model: type, settings: dict[str, Any]) -> Any:
     """The settings of a model's class, with those that were given."""
-    kind = sys.modules[model.__module__].Config
+    kind = registry.config_class(model)
     known = [field.name for field in fields(kind)]
     for name in settings:
         if name not in known:

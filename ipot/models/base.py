@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ipot import registry
 from ipot.data.dataset import Dataset
 from ipot.errors import DataError, Unsupported
 from ipot.models._tensors import batch_of, config_for, spec_for
@@ -95,7 +96,7 @@ class Operator(nn.Module, ABC):
     @property
     def name(self) -> str:
         """What the registry knows the model by; the dotted path of one that lives elsewhere."""
-        return type(self).__module__.removeprefix("ipot.models.")
+        return registry.name_of(type(self))
 
     def objective(self) -> Any:
         """What to train it by, where that is not the error of its predictions; see `training`."""

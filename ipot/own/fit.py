@@ -23,8 +23,8 @@ from ipot.device import choose, use_quickest
 from ipot.errors import DataError, RunError
 from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import Scores, evaluate
+from ipot.formats.open_data import PLACES, SERIES, open_data
 from ipot.own.folder import refuse_another, working_folder
-from ipot.own.open_data import PLACES, SERIES, open_data
 from ipot.own.sizing import MODEL, named_model, plan, refuse_misspelt, refuse_settings
 from ipot.recipes import running
 from ipot.recipes.experiment import Data, Experiment, build, load_data, read_settings
@@ -73,7 +73,7 @@ def fit(
 
     data    an `ipot.Dataset`; an xarray object with the variables `inputs` and `targets` (and
             `history=7, lead=7` for a forecast); or the path of a file or folder, whose columns
-            they name. The `options` are those of `ipot.own.open_data.open_data`.
+            they name. The `options` are those of `ipot.formats.open_data.open_data`.
 
     Sizes are chosen from the data and said; `model` and `training` change single settings, like
     `model={"width": 96}`. `model="relay"`, or `model={"name": "relay", "width": 96}`, trains that
@@ -221,17 +221,17 @@ def _score(fitted: Surrogate, splits: Splits, baselines: dict[str, Scores]) -> N
     if held is None:
         return
     found = evaluate(fitted.model, held.data.to(fitted.device), device=fitted.device)
-    scores["held_out"] = _total(found)
+    scores["held_out"] = total(found)
     scores["weighted"] = found.weighted_relative_l2 is not None
     scores["per_channel"] = dict(zip(outputs, found.per_channel, strict=True))
-    scores["baselines"] = {name: _total(s) for name, s in baselines.items()}
+    scores["baselines"] = {name: total(s) for name, s in baselines.items()}
     scores["baselines_per_channel"] = {
         name: dict(zip(outputs, s.per_channel, strict=True)) for name, s in baselines.items()
     }
     fitted.bounds = calibrated(fitted.model, held.data)
 
 
-def _total(scores: Scores) -> float:
+def total(scores: Scores) -> float:
     """One number, weighted where there are weights, as in training."""
     weighted = scores.weighted_relative_l2
     return scores.relative_l2 if weighted is None else weighted

@@ -70,6 +70,11 @@ class Experiment:
         """The facts that the model is built from: the problem's, and what it is to answer with."""
         return replace(self.problem.spec, change=self.training.change)
 
+    def small(self) -> Experiment:
+        """The same in sizes for a first look, as `--small` takes them; settings may be changed
+        afterwards."""
+        return small(self)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values for config.json."""
         problem = self.problem
@@ -108,10 +113,16 @@ class Experiment:
         for name in ("epochs", "minutes"):  # how long a run takes is not guessed
             if name not in content["training"]:
                 raise RunError(f"{where}: training.{name} is missing. Put it back, or start anew.")
-        problem_name, problem = _problem_in(content["problem"], where, trusted=trusted, data=data)
+        code = content.get("code")
+        code = code if isinstance(code, dict) else {}
+        problem_name, problem = _problem_in(
+            content["problem"], where, trusted=trusted, data=data, recorded=code.get("problem")
+        )
         model = dict(content["model"])
         model_name = registry.named_in_file(
-            "models", model.pop("name", None), where, trusted=trusted
+            *("models", model.pop("name", None), where),
+            trusted=trusted,
+            recorded=code.get("model"),
         )
         found = cls(
             problem=problem,
@@ -149,7 +160,7 @@ ENTRIES: dict[str, type] = {
 
 
 def _problem_in(
-    content: dict[str, Any], where: str, *, trusted: bool, data: OwnData | None
+    content: dict[str, Any], where: str, *, trusted: bool, data: OwnData | None, recorded: Any
 ) -> tuple[str, Problem]:
     """The problem of a config.json by its name, or the data of one's own that it describes."""
     settings = dict(content)
@@ -161,7 +172,7 @@ def _problem_in(
         return OWN_DATA, told
     if data is not None:
         raise RunError(f"{where} is not a run of `ipot.fit`: it is of the problem {shown(name)}")
-    name = registry.named_in_file("problems", name, where, trusted=trusted)
+    name = registry.named_in_file("problems", name, where, trusted=trusted, recorded=recorded)
     kind = _problem_class(name, where)
     return name, from_dict(kind, settings, where, "problem", infinite=True)
 
@@ -195,7 +206,7 @@ def _config_class(name: str, where: str) -> Any:
     """The class of a model's settings, from a module that may be imported."""
     try:
         model = registry.find("models", name)
-        config = getattr(registry.module("models", name), "Config", None)
+        config = registry.config_of(name)
     except UnknownName as error:
         raise RunError(f"{where}: {error}") from error
     ready = isinstance(config, type) and is_dataclass(config)
@@ -210,7 +221,6 @@ def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Ex
         raise UnknownName(f"unknown preset {shown(preset)}. Known: {', '.join(PRESETS)}")
     model = model if "." in model else model.replace("-", "_").lower()
     found = registry.find("problems", problem)
-    module = registry.module("models", model)
     registry.find("models", model)
     if model != "ipot":
         if preset == "paper" and "." in model:
@@ -220,7 +230,7 @@ def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Ex
                 f"{model} has no preset `authors`: it is IPOT as its authors' code has it. Use "
                 "--preset paper"
             )
-        recipe, view = systems.recipe(model, found.name, preset, module.Config())
+        recipe, view = systems.recipe(model, found.name, preset, registry.config_of(model)())
         found = replace(found, **view)
     elif preset in ("paper", "authors"):
         sizes = paper.model if preset == "paper" else paper.authors
@@ -307,7 +317,7 @@ def _may(name: str, spec: Spec) -> bool:
 
 def _can(name: str, spec: Spec) -> bool:
     """Whether a model takes a problem. Its sizes may still not fit: that is for its settings."""
-    kind, config = registry.find("models", name), registry.module("models", name).Config()
+    kind, config = registry.find("models", name), registry.config_of(name)()
     try:
         with torch.device("meta"):  # no memory and no work for weights that nobody wants
             kind(config, spec)

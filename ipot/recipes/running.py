@@ -77,6 +77,8 @@ def run(
             return ended(folder) or _resumed(folder, own, place, here, store, quiet, trusted)
         # A model or weights that will not do are refused before any data are generated.
         extra: dict[str, Any] = {"environment": environment()}
+        if code := registry.code_of(problem=settings.problem_name, model=settings.model_name):
+            extra["code"] = code
         if (by := launch()) is not None:
             extra["launch"] = by
         if source is not None:
@@ -182,7 +184,11 @@ def ended(folder: Run) -> Result | None:
 def refuse_other(folder: Run, wanted: Experiment) -> None:
     """Refuse a run of another experiment, naming what differs."""
     groups = ("problem", "model", "training", "data")
-    if other := differences(as_experiment(folder.config()), wanted.as_dict(), groups):
+    asked = wanted.as_dict()
+    if isinstance(wanted.problem, OwnData):
+        # One number tells data apart; what describes them holds numbers that equal nothing (NaN).
+        asked["problem"] = {n: asked["problem"][n] for n in ("name", "fingerprint")}
+    if other := differences(as_experiment(folder.config()), asked, groups):
         raise RunError(
             f"{folder.path} holds a run with other settings ({', '.join(other)}). "
             "Choose another --out."
@@ -222,7 +228,7 @@ def _refuse_unlike(settings: Experiment, file: Path, config: Path, prefix: str) 
     found = shapes.of_prefix(prefix, found)
     spec = settings.spec
     kind = registry.find("models", settings.model_name)
-    owner = {"model": kind.__module__.removeprefix("ipot.models."), "problem": spec.name}
+    owner = {"model": registry.name_of(kind), "problem": spec.name}
     checkpoint.refuse_other(state, owner, file)
     wanted = shapes.wanted_shapes(settings.model_name, settings.model, spec, found, config)
     # The type of numbers is that of the training, and weights are converted.

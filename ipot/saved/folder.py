@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -174,12 +174,16 @@ def _content(folder: Path) -> dict[str, Any]:
 def _saved(folder: Path, content: dict[str, Any], *, trusted: bool) -> Saved:
     file = folder / CONFIG
     content = current_config(content, file)
-    name = registry.named_in_file("models", content["model"]["name"], file, trusted=trusted)
+    code = content["about"].get("code")
+    name = registry.named_in_file(
+        *("models", content["model"]["name"], file),
+        trusted=trusted,
+        recorded=code.get("model") if isinstance(code, dict) else None,
+    )
     with told(file):
-        try:
-            kind = registry.module("models", name).Config
-        except AttributeError as error:
-            raise RunError(f"model.name: {error}") from error
+        kind = registry.config_of(name)
+        if not is_dataclass(kind):
+            raise RunError(f"model.name: {name} has no Config; see docs/extend.md")
         settings = from_dict(kind, content["model"]["config"], "model")
         spec = spec_from_dict(content["spec"], "spec")
         check_layout(content["layout"], spec)

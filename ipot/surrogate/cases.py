@@ -38,10 +38,27 @@ def predict_case(
     else of it. A field of the same name that is there already stays, and the answer is called
     NAME_predicted. `fill` is that of `Surrogate.predict`; `how` are its `rows` and `precision`.
     """
-    spec, where = model.spec, _where(model.about, "where")
+    where = _where(model.about, "where")
     # Of another case only its places count: its fields and parameters are those of another input.
     target = case if other is None else replace(other, fields={}, cell_fields={}, parameters={})
-    queries = _cut(_places(target, where), spec.query_dimension, target)
+    given = arguments_of(model, case, target)
+    ((_, found),) = _answers(model, given, interval, steps=steps, fill=fill, **how)
+    units = {**_units(found, model), **target.units}
+    there = target.cell_fields if where == "cells" else target.fields
+    # A truth that the file holds stays what it is.
+    named = {f"{name}_predicted" if name in there else name: name for name in found}
+    units |= {new: units[old] for new, old in named.items() if old in units}
+    fields = {**there, **{new: found[old] for new, old in named.items()}}
+    told = {"units": units, "name": case.name or target.name, "parameters": case.parameters}
+    if where == "cells":
+        return replace(target, cell_fields=fields, **told)
+    return replace(target, fields=fields, **told)
+
+
+def arguments_of(model: Surrogate, case: Case, target: Case | None = None) -> dict[str, Any]:
+    """What `predict` is asked with for a case, at its own places or those of `target`."""
+    spec, target = model.spec, target or case
+    queries = _cut(_places(target, _where(model.about, "where")), spec.query_dimension, target)
     _remark_elsewhere(model, target)
     case = _as_trained(case, spec)
     given: dict[str, Any] = {}
@@ -54,18 +71,7 @@ def predict_case(
     if spec.parameters:
         numbers = _numbers(case, spec)
         given["parameters"] = numbers[0] if model.layout.flat_parameters else numbers
-    given["queries"] = queries
-    ((_, found),) = _answers(model, given, interval, steps=steps, fill=fill, **how)
-    units = {**_units(found, model), **target.units}
-    there = target.cell_fields if where == "cells" else target.fields
-    # A truth that the file holds stays what it is.
-    named = {f"{name}_predicted" if name in there else name: name for name in found}
-    units |= {new: units[old] for new, old in named.items() if old in units}
-    fields = {**there, **{new: found[old] for new, old in named.items()}}
-    told = {"units": units, "name": case.name or target.name, "parameters": case.parameters}
-    if where == "cells":
-        return replace(target, cell_fields=fields, **told)
-    return replace(target, fields=fields, **told)
+    return given | {"queries": queries}
 
 
 def arrays_as_cases(

@@ -12,21 +12,21 @@ import torch
 
 from ipot import files
 from ipot.errors import DataError, RunError
-from ipot.formats import Case, kind_of, read_cases, write_case, write_cases
+from ipot.formats import Case, read_cases, write_case, write_cases
 from ipot.formats.fields import Arrays, CaseReader, Trajectories
-from ipot.formats.numpy_files import DESCRIPTION, headers, read_arrays, write_arrays, write_mapped
+from ipot.formats.numpy_files import write_arrays, write_mapped
 from ipot.formats.the_well import write_well
+from ipot.formats.trajectories import KIND, after, as_trained, carried_on, latest
 from ipot.formats.xarray_files import open_series
 from ipot.surrogate.cases import arrays_as_cases, predict_case
 from ipot.surrogate.encoded import Interval
+from ipot.surrogate.paths import arguments_in, holds_arguments, queries_in
 from ipot.surrogate.surrogate import Surrogate
-from ipot.surrogate.trajectories import KIND, after, as_trained, carried_on, latest
 
 TREES = (".h5", ".hdf5")
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
 MANY = (*TREES, *TABLES)
 """What holds many cases in one file."""
-ARGUMENTS = ("points", "values", "queries", "parameters")
 
 
 def answer_files(
@@ -49,7 +49,7 @@ def answer_files(
     places = None if grid is None else _grid(model, grid)
     if model.series is not None:
         return _answer_series(model, source, queries, places, output, terms)
-    if _holds_arguments(model, source):
+    if holds_arguments(model, source):
         return _answer_arrays(model, source, queries, places, output, terms)
     found = read_cases(source)
     if isinstance(found, Trajectories):
@@ -149,13 +149,9 @@ def _answer_arrays(
 ) -> dict[str, Any]:
     """Arrays by the names of the arguments in; arrays out as .npz or, mapped and never held whole,
     as .npy; fields in other formats."""
-    there = read_arrays(source)
-    given = {name: array for name, array in there.items() if name in ARGUMENTS}
-    needed = [*(["points"] * (not model.layout.alone)), *(["values"] * bool(model.spec.inputs))]
-    if missing := [name for name in needed if name not in given]:
-        raise DataError(f"{source} lacks {' and '.join(missing)}; it has {', '.join(there)}")
+    given = arguments_in(model, source)
     if queries is not None:
-        given["queries"] = _queries_in(queries)
+        given["queries"] = queries_in(queries)
     if places is not None:
         given["queries"] = places
     how = dict(terms)
@@ -200,7 +196,7 @@ def _answer_trajectories(
     if not whole and output.suffix != ".npz":
         raise DataError(f"--output {output}: trajectories are written as .h5 or .npz")
     if queries is not None or places is not None:
-        given["queries"] = places if queries is None else _queries_in(queries)
+        given["queries"] = places if queries is None else queries_in(queries)
         if whole:
             raise DataError(
                 f"--output {output}: answers at --queries or --grid are written as .npz; an .h5 "
@@ -219,13 +215,6 @@ def _answer_trajectories(
     return _summary(model, output, len(source), parts["prediction"])
 
 
-def _queries_in(path: Path) -> np.ndarray:
-    other = read_arrays(path)
-    if "queries" not in other:
-        raise DataError(f"{path} has no array `queries`; it has {', '.join(other)}")
-    return other["queries"]
-
-
 def _parts(found: Any) -> dict[str, Any]:
     if isinstance(found, Interval):
         return {"prediction": found.prediction, "low": found.low, "high": found.high}
@@ -239,25 +228,6 @@ def _summary(model: Surrogate, output: Path, cases: int, found: Any = None) -> d
         said |= {"shape": list(found.shape)}
         said |= {"minimum": float(found.min()), "maximum": float(found.max())}
     return said
-
-
-def _holds_arguments(model: Surrogate, path: Path) -> bool:
-    """True if a file or folder holds arrays by the names of the arguments, and not fields by names
-    of their own, as a model of cases knows them."""
-    kind = kind_of(path)
-    if kind == "npz":
-        names = set(headers(path))
-        if DESCRIPTION in names:
-            return False
-    elif kind == "folder":
-        names = {p.stem for p in path.glob("*.npy")}
-        if model.problem is not None and not any(p.is_file() for p in path.iterdir()):
-            return True  # to be refused by what is expected there
-    else:
-        return kind == "npy"
-    of_cases = model.about.get("columns", {}).get("kind") == "cases"
-    wanted = {"values", "queries"} if of_cases else {*ARGUMENTS}
-    return bool(names & wanted) or (model.problem is not None and kind == "npz")
 
 
 def _cases(path: Path, found: Any) -> CaseReader:

@@ -282,11 +282,6 @@ def _refuse_steady(spec: Spec, layout: Layout, argument: str) -> None:
         raise Unsupported(f"{argument}: {spec.name} is steady, it has no steps to take")
 
 
-def is_labelled(source: Any) -> bool:
-    """True for an object of xarray, which need not be installed to know it."""
-    return type(source).__module__.split(".")[0] == "xarray"
-
-
 def _empty(given: Any) -> bool:
     """True for an argument that holds no row at all."""
     if isinstance(given, list | tuple):

@@ -40,7 +40,7 @@ def load(
     A folder that names code outside this package is loaded only where it is `trusted`. A saved
     model whose files were changed after it was saved is loaded only as `edited`.
     """
-    place, path = choose(device), path_given("path", path)
+    place, path = choose(device), folder_of(path)
     trusted, edited = flag("trusted", trusted), flag("edited", edited)
     if weights not in WEIGHTS_OF_A_RUN:
         raise UnknownName(f"unknown weights {shown(weights)}. Known: {', '.join(WEIGHTS_OF_A_RUN)}")
@@ -56,6 +56,12 @@ def load(
             "which has its best weights alone: leave it out"
         )
     return _from_saved(path, place, trusted=trusted, edited=edited)
+
+
+def folder_of(model: Path | str) -> Path:
+    """The folder that a word means: of a run, or of a saved model. Whatever takes a model takes it
+    through here, so that a new way to name one is known to all at once."""
+    return path_given("path", model)
 
 
 def from_pretrained(
@@ -78,7 +84,8 @@ def _from_saved(path: Path, place: torch.device, *, trusted: bool, edited: bool)
     settings = None
     if saved.experiment is not None:
         where = f"{path / CONFIG}: experiment"
-        settings = Experiment.from_dict(saved.experiment, where, trusted=trusted)
+        content = saved.experiment | {"code": saved.about.get("code")}
+        settings = Experiment.from_dict(content, where, trusted=trusted)
     return Surrogate(
         model,
         saved.model,
@@ -112,7 +119,15 @@ def facts_of_run(folder: Run, settings: Experiment) -> dict[str, Any]:
         scores["validation"] = result.best_validation
         about |= {"epochs": result.epochs, "stopped early": result.out_of_patience}
         about |= {"steps": result.steps, "seconds": round(result.seconds, 1)}
-    made = folder.config().get("environment")
+    config = folder.config()
+    if isinstance(code := config.get("code"), dict):
+        # Without folders: a saved model goes to other people.
+        about["code"] = {
+            what: {**known, "file": Path(str(known.get("file"))).name}
+            for what, known in code.items()
+            if isinstance(known, dict)
+        }
+    made = config.get("environment")
     if isinstance(made, dict):
         about["environment"] = made
     return {"scores": scores, "about": about}

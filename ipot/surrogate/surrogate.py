@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,23 +15,24 @@ from torch import Tensor
 
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own import Dataset, Layout
-from ipot.data.own_given import at_least_one, is_whole, path_given
+from ipot.data.own_given import at_least_one, path_given
 from ipot.data.own_units import counted_by
 from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.evaluation.input_range import ends_of, seen_in_training, warn_unlike
 from ipot.formats.series.description import Series
+from ipot.formats.xarray_files import is_labelled
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes.experiment import Experiment
 from ipot.recipes.own_data import OwnData
 from ipot.recipes.studies import warn_outside
-from ipot.report import plots
 from ipot.samples import Sample
 from ipot.saved.folder import Saved, write_folder
 from ipot.saved.graph import takes_points
 from ipot.spec import Spec
+from ipot.surrogate.as_trained import one_sample, open_as_trained, refuse_beside_path
 from ipot.surrogate.batches import answered, calibrated, joined, pieces
 from ipot.surrogate.compatibility import (
     points_as_queries,
@@ -46,13 +49,15 @@ from ipot.surrogate.inputs import (
     Request,
     in_given_units,
     in_shown_units,
-    is_labelled,
     read_inputs,
     request,
     times_of,
 )
 from ipot.surrogate.intervals import intervals, refuse_taken_names, usable_bounds
+from ipot.surrogate.pictures import picture
 from ipot.surrogate.summary import summary
+
+_log = logging.getLogger("ipot")
 
 
 class Surrogate:
@@ -130,6 +135,9 @@ class Surrogate:
         A model of targets in time answers at their times, at the first so many `steps`, or at any
         `times` that are multiples of its step; more than in training are an extrapolation.
 
+        The path of a file or folder like those of the training stands for what is in it: of a
+        folder of cases the answers are a list, one for each.
+
         A model of labelled arrays takes those, an xarray object with the latest frames, and gives
         such ones back: on the coordinates of `on`, or else where the targets of the training were.
 
@@ -147,6 +155,13 @@ class Surrogate:
         """
         self.refuse_level(interval)  # before any work
         how: dict[str, Any] = {"rows": rows, "precision": precision}
+        if isinstance(points, str | os.PathLike):
+            from ipot.surrogate.paths import predict_path
+
+            told = {"values": values, "parameters": parameters, "times": times, "out": out}
+            refuse_beside_path(told)
+            asked = {"queries": queries, "steps": steps, "interval": interval, "fill": fill}
+            return predict_path(self, points, on=on, **asked, **how)
         given = {"values": values, "queries": queries, "parameters": parameters, "times": times}
         if is_labelled(points):
             others = given | {"fill": fill, "out": out}
@@ -236,52 +251,51 @@ class Surrogate:
         found = forecast(self, self.series, source, on=on, steps=steps, level=interval, **how)
         return found[0] if interval is None else Interval(*found)
 
-    def evaluate(self, data: Dataset | Stacked | Ragged) -> Scores:
-        """Errors on samples whose answers are known: an `ipot.Dataset`, or for a model of a
-        built-in problem what the problem loads.
+    def evaluate(self, data: Any, *, targets: Any = None) -> Scores:
+        """Errors on samples whose answers are known: an `ipot.Dataset`, the path of a file or
+        folder like those of the training, or an xarray object for a model of such; for a model of
+        a built-in problem what the problem loads.
 
-        Where a channel is counted from an offset, errors are relative to what is left of it, and
-        root mean squares are in the units of the model (`layout`).
+        `targets` is where the answers are, if elsewhere: stations in, a grid out. Where a channel
+        is counted from an offset, errors are relative to what is left of it, and root mean squares
+        are in the units of the model (`layout`).
         """
         # Targets that are tiny in the units of the model would be zero in float32, and errors
         # relative to them absolute.
-        data = self._fitting(data, wide=("targets",))
+        data = self._fitting(self.opened(data, targets=targets), wide=("targets",))
         device = self.device
         return evaluate(self.model, data.to(device), device=device, finite=True)
 
+    def opened(self, data: Any, *, targets: Any = None) -> Any:
+        """A path or an xarray object as samples with their answers, by the names that the model
+        was trained with, and in its units; what are samples already stays as it is."""
+        if isinstance(data, Dataset):
+            return data.in_units_of(self.spec)
+        if not is_labelled(data) and not isinstance(data, str | os.PathLike):
+            return data
+        facts = {"spec": self.spec, "about": self.about, "series": self.series}
+        found = open_as_trained(data, targets=targets, **facts)
+        for note in found.notes:
+            _log.warning("%s", note)
+        return found.data.in_units_of(self.spec)
+
     def plot(
         self,
-        sample: Sample,
+        sample: Any,
         path: Path | str | None = None,
         *,
+        index: int = 0,
         channel: str | int = 0,
         time: int = -1,
+        targets: Any = None,
     ) -> Any:
         """A picture of a sample: what goes in, the truth if it is known, the answer, the error.
 
-        The figure is given back; with `path` it is also written there.
+        `sample` is an `ipot.Sample`, or whatever `evaluate` takes, of which `index` says which
+        sample is meant. The figure is given back; with `path` it is also written there.
         """
-        if not isinstance(sample, Sample):
-            raise DataError(
-                f"sample must be an ipot.Sample, like data[0], got {type(sample).__name__}"
-            )
-        refuse_other_sample(self.spec, sample)
-        sample = counted_by(sample, self.layout)
-        path = None if path is None else path_given("path", path)
-        which = channel
-        if isinstance(channel, str) and channel in self.spec.outputs:
-            which = self.spec.outputs.index(channel)
-        if isinstance(which, str) or not is_whole(which):
-            raise DataError(
-                f"channel={shown(channel)} is no output. Known: {', '.join(self.spec.outputs)}"
-            )
-        if not is_whole(time):
-            raise DataError(f"time must be the number of one, like 0 or -1, got {shown(time)}")
-        seen, answer = self.drawn(sample)
-        figure = plots.fields(seen, answer, spec=self.spec, channel=which, time=time)
-        if path is not None:
-            plots.save(figure, path)
-        return figure
+        chosen = one_sample(self.opened(sample, targets=targets), index)
+        return picture(self, chosen, path, channel=channel, time=time)
 
     def drawn(self, sample: Sample) -> tuple[Sample, Tensor]:
         """A sample and its answer (T, M, K), both in the units of the data."""

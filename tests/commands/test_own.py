@@ -10,9 +10,11 @@ from training.toys import Kill
 
 from ipot import load
 from ipot.cli import main
+from ipot.errors import DataError
 from ipot.formats import read_cases
 from ipot.own import sizing
 from ipot.recipes import running
+from ipot.surrogate.cases import predict_case
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +45,7 @@ def answer(ask, tmp_path):
 
     def call(model, source, output, *flags):
         said = ask(
-            *("predict", str(model), "--input", str(source), "--output", str(tmp_path / output)),
+            *("predict", str(model), str(source), "--output", str(tmp_path / output)),
             *map(str, flags),
             *("--device", "cpu"),
         )
@@ -233,19 +235,56 @@ def test_stations_in_and_a_grid_out(tmp_path, learn, answer):
 
 def test_a_model_of_cases_is_scored_and_drawn_on_files_of_its_kind(there, ask, fails, monkeypatch):
     monkeypatch.chdir(there)
-    found = ask("evaluate", "meshes", "--input", "cases", "--device", "cpu")
+    found = ask("evaluate", "meshes", "cases", "--device", "cpu")
     assert (found["samples"], len(found["per_sample"])) == (3, 3)
-    assert ask("evaluate", "arrays", "--input", "a.npz", "--device", "cpu")["samples"] == 10
-    assert main(["evaluate", "arrays", "--input", "a.npz", "--device", "cpu"]) == 0
-    flags = ["--input", "cases", "--sample", "1", "--out", "pictures"]
-    assert main(["plot", "meshes", *flags, "--device", "cpu"]) == 0
-    assert {p.name for p in (there / "pictures").iterdir()} == {"fields.png", "loss.png"}
-    assert "--input is needed: meshes was trained" in fails("evaluate", "meshes")
-    said = fails("evaluate", "meshes", "--input", "cases", "--keep", "0.5")
+    assert ask("evaluate", "meshes", "--device", "cpu", "cases/case0.vtu")["samples"] == 1
+    assert ask("evaluate", "arrays", "a.npz", "--device", "cpu")["samples"] == 10
+    assert ask("evaluate", "arrays/training", "a.npz", "--device", "cpu")["samples"] == 10
+    assert main(["evaluate", "arrays", "a.npz", "--device", "cpu"]) == 0
+    assert main(["plot", "meshes", "cases", "--sample", "1", "--device", "cpu"]) == 0
+    there_now = {p.name for p in (there / "meshes-pictures").iterdir()}
+    assert there_now == {"fields.png", "loss.png"}
+    assert main(["plot", "arrays", "--device", "cpu"]) == 0  # its data are not kept: the loss
+    assert {p.name for p in (there / "arrays-pictures").iterdir()} == {"loss.png"}
+    assert "new_cases" in fails("evaluate", "meshes")
+    said = fails("evaluate", "meshes", "cases", "--keep", "0.5")
     assert "--keep: for the test data of a built-in problem" in said
-    assert "--out is needed: meshes is a saved model" in fails("plot", "meshes")
     said = fails("plot", "meshes", "--out", "pictures", "--kind", "sensors")
     assert "needs the test data of a built-in problem" in said
+    said = fails("plot", "meshes", "cases", "--sample", "3", "--kind", "fields")
+    assert "sample 3: the data have 3" in said
+    assert "what is to be answered?" in fails("predict", "meshes", "--output", "o.vtu")
+    assert "targets: the model" in fails("evaluate", "meshes", "cases", "--targets-from", "cases")
+
+
+def test_the_old_spelling_of_the_data_works_and_says_the_new_one(there, monkeypatch, capsys):
+    monkeypatch.chdir(there)
+    for verb, more in (("evaluate", []), ("plot", []), ("predict", ["--output", "old"])):
+        for spelling in (["--input", "cases"], ["--input=cases"]):
+            flags = [*more, *(["--overwrite"] if verb == "predict" else [])]
+            assert main([verb, "meshes", *spelling, *flags, "--device", "cpu"]) == 0
+            assert f"ipot {verb} MODEL cases" in capsys.readouterr().err
+    assert main(["evaluate", "meshes", "cases", "--input", "a.npz"]) == 1
+    assert "given twice" in capsys.readouterr().err
+
+
+def test_in_python_too_a_path_stands_for_what_is_in_it(there, tmp_path):
+    meshes, arrays = load(there / "meshes", device="cpu"), load(there / "arrays", device="cpu")
+    assert len(meshes.evaluate(there / "cases").per_sample) == 3
+    assert len(arrays.evaluate(str(there / "a.npz")).per_sample) == 10
+    meshes.plot(there / "cases", tmp_path / "one.png", index=2)
+    assert (tmp_path / "one.png").stat().st_size > 1000
+    one = read_cases(there / "cases" / "case1.vtu")[0]
+    several = meshes.predict(there / "cases")
+    assert len(several) == 3
+    assert np.array_equal(several[1], meshes.predict(there / "cases" / "case1.vtu"))
+    assert np.array_equal(several[1][:, 0], predict_case(meshes, one).fields["u_predicted"])
+    given = {n: np.load(there / "a.npz")[n] for n in ("points", "values")}
+    assert np.array_equal(arrays.predict(there / "a.npz"), arrays.predict(**given))
+    with pytest.raises(DataError, match="what is in it goes in alone"):
+        arrays.predict(there / "a.npz", given["values"])
+    with pytest.raises(DataError, match="sample 9: the data have 3"):
+        meshes.plot(there / "cases", index=9)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
@@ -254,7 +293,7 @@ def test_a_grid_for_any_model_in_the_precision_asked_for(
 ):
     monkeypatch.chdir(there)
     out, flags = str(tmp_path / "o.npz"), ["--grid", "4", "--precision", precision]
-    assert ask("predict", "arrays", "--input", "a.npz", "--output", out, *flags)["shape"] == [
+    assert ask("predict", "arrays", "a.npz", "--output", out, *flags)["shape"] == [
         10,
         16,
     ]
@@ -263,19 +302,19 @@ def test_a_grid_for_any_model_in_the_precision_asked_for(
     )
     assert np.array_equal(np.load(out)["prediction"], exact) == (precision == "float32")
     out = str(tmp_path / "o.csv")
-    ask("predict", "meshes", "--input", "cases/case0.vtu", "--output", out, *flags)
+    ask("predict", "meshes", "cases/case0.vtu", "--output", out, *flags)
     assert read_cases(tmp_path / "o.csv")[0].fields["u"].shape == (16,)
 
 
 def test_a_series_and_trajectories_are_scored(tmp_path, ask, learn):
     path = files.well(tmp_path / "w.h5", count=12)
     model = learn(path, "--targets", "h", "--history", "2", "--lead", "2", out="w")
-    assert np.isfinite(ask("evaluate", str(model), "--input", str(path))["relative_l2"])
+    assert np.isfinite(ask("evaluate", str(model), str(path))["relative_l2"])
     labelled = pytest.importorskip("labelled.labelled_data")
     labelled.grid(60).to_netcdf(tmp_path / "g.nc")
     flags = ("--inputs", "t2m", "--targets", "t2m", "--history", "2", "--lead", "3", "--season")
     model = learn(tmp_path / "g.nc", *flags, out="g")
-    found = ask("evaluate", str(model), "--input", str(tmp_path / "g.nc"))
+    found = ask("evaluate", str(model), str(tmp_path / "g.nc"))
     assert len(found["per_time"]) == 3
 
 
@@ -386,62 +425,62 @@ def test_fit_refuses(there, fails, monkeypatch, case):
 
 
 PREDICT = {
-    "no model": (["nothing", "--input", "a.npz", "--output", "o.npz"], "nothing"),
-    "no input": (["arrays", "--input", "nothing.npz", "--output", "o.npz"], "nothing.npz"),
-    "broken": (["arrays", "--input", "broken.npz", "--output", "o.npz"], "broken.npz"),
-    "bare": (["arrays", "--input", "bare.npz", "--output", "o.npz"], "bare.npz"),
+    "no model": (["nothing", "a.npz", "--output", "o.npz"], "nothing"),
+    "no input": (["arrays", "nothing.npz", "--output", "o.npz"], "nothing.npz"),
+    "broken": (["arrays", "broken.npz", "--output", "o.npz"], "broken.npz"),
+    "bare": (["arrays", "bare.npz", "--output", "o.npz"], "bare.npz"),
     "a mesh for arrays": (
-        ["arrays", "--input", "cases/case0.vtu", "--output", "o.vtu"],
+        ["arrays", "cases/case0.vtu", "--output", "o.vtu"],
         "no input field 'value'",
     ),
-    "arrays for a mesh": (["meshes", "--input", "bare.npz", "--output", "o.vtu"], "bare.npz"),
-    "no such format": (["meshes", "--input", "cases/case0.vtu", "--output", "o.doc"], ".doc"),
-    "many in one": (["meshes", "--input", "cases", "--output", "o.vtu"], "3 cases are written to"),
+    "arrays for a mesh": (["meshes", "bare.npz", "--output", "o.vtu"], "bare.npz"),
+    "no such format": (["meshes", "cases/case0.vtu", "--output", "o.doc"], ".doc"),
+    "many in one": (["meshes", "cases", "--output", "o.vtu"], "3 cases are written to"),
     "over the input": (
-        ["meshes", "--input", "cases/case0.vtu", "--output", "cases/case0.vtu"],
+        ["meshes", "cases/case0.vtu", "--output", "cases/case0.vtu"],
         "is among the inputs",
     ),
     "into the input": (
-        ["meshes", "--input", "cases", "--output", "cases/case0.vtu"],
+        ["meshes", "cases", "--output", "cases/case0.vtu"],
         "is among the inputs",
     ),
     "no bounds": (
-        ["meshes", "--input", "cases/case0.vtu", "--output", "o.vtu", "--interval", "0.9"],
+        ["meshes", "cases/case0.vtu", "--output", "o.vtu", "--interval", "0.9"],
         "has no bounds",
     ),
     "a level that is none": (
-        ["meshes", "--input", "cases/case0.vtu", "--output", "o.vtu", "--interval", "90"],
+        ["meshes", "cases/case0.vtu", "--output", "o.vtu", "--interval", "90"],
         "interval must lie between 0 and 1",
     ),
     "steps of none": (
-        ["meshes", "--input", "cases/case0.vtu", "--output", "o.vtu", "--steps", "3"],
+        ["meshes", "cases/case0.vtu", "--output", "o.vtu", "--steps", "3"],
         "trained on targets without times",
     ),
     "a grid of one": (
-        ["meshes", "--input", "cases/case0.vtu", "--output", "o.vtu", "--grid", "1"],
+        ["meshes", "cases/case0.vtu", "--output", "o.vtu", "--grid", "1"],
         "--grid needs at least 2 points a side, got 1",
     ),
     "a grid and queries": (
         [
-            *("meshes", "--input", "cases/case0.vtu", "--output", "o.vtu"),
+            *("meshes", "cases/case0.vtu", "--output", "o.vtu"),
             *("--grid", "9", "--queries", "cases/case1.vtu"),
         ],
         "--grid and --queries both say where to answer",
     ),
     "a grid to fill": (
-        ["arrays", "--input", "a.npz", "--output", "o.npz", "--fill", "linear"],
+        ["arrays", "a.npz", "--output", "o.npz", "--fill", "linear"],
         "a has no grid of its own",
     ),
     "queries without": (
-        ["arrays", "--input", "a.npz", "--queries", "bare.npz", "--output", "o.npz"],
+        ["arrays", "a.npz", "--queries", "bare.npz", "--output", "o.npz"],
         "bare.npz has no array `queries`",
     ),
     "another number of meshes": (
-        ["meshes", "--input", "cases", "--queries", "two", "--output", "o"],
+        ["meshes", "cases", "--queries", "two", "--output", "o"],
         "give one mesh for all of them, or one for each",
     ),
     "nowhere to write": (
-        ["meshes", "--input", "cases/case0.vtu", "--output", "a.npz/o.vtu"],
+        ["meshes", "cases/case0.vtu", "--output", "a.npz/o.vtu"],
         "a.npz/o.vtu",
     ),
 }
@@ -465,7 +504,7 @@ def test_an_answer_that_is_there_stays_unless_said(there, fails, monkeypatch, ou
     monkeypatch.chdir(there)
     source = "cases/case0.vtu" if output.endswith("vtu") else "cases"
     written = there / (output if source != "cases" else f"{output}/case0.vtu")
-    arguments = ["meshes", "--input", source, "--output", output, "--device", "cpu"]
+    arguments = ["meshes", source, "--output", output, "--device", "cpu"]
     if source == "cases":
         (there / output).mkdir()  # an empty folder may be there
     assert main(["predict", *arguments]) == 0

@@ -9,8 +9,8 @@ from own import files, tiny
 
 from ipot.cli import main
 from ipot.formats import Case, inspect, write_cases
+from ipot.formats.open_data import open_data
 from ipot.own import sizing
-from ipot.own.open_data import open_data
 
 
 @pytest.fixture(autouse=True)

@@ -1,15 +1,21 @@
-"""The two files that docs/extend.md shows are whole: they register, generate, train and answer."""
+"""The two files that docs/extend.md shows are whole: they register, generate, train and answer, and
+the page can be followed command by command."""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from docs.small import shrunk
+from ipot.cli import main
 from ipot.data.store import Store
 from ipot.recipes.experiment import Data, experiment, load_data
 from ipot.recipes.running import restore, run
@@ -58,3 +64,52 @@ def test_heat_is_solved_exactly(written, tmp_path):
     rate = torch.exp(-problem.conductivity * (k[:, None] ** 2 + k**2))
     expected = torch.fft.fft2(start) * rate
     torch.testing.assert_close(torch.fft.fft2(end), expected, rtol=1e-4, atol=1e-4)
+
+
+def forget(*names):
+    """As in a process of its own, which has imported none of these."""
+    for name in [n for n in sys.modules if n.split(".")[0] in names]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """The page's files in a folder of somebody's own, which is not on the path of Python."""
+    for name, block in re.findall(
+        r"`(my_\w+\.py)`[^`]*?```python\n(.*?)```", PAGE.read_text(), re.S
+    ):
+        (tmp_path / name).write_text(block)
+    points = np.random.default_rng(0).random((9, 2))
+    np.savez(tmp_path / "new.npz", points=points, values=points[:, :1])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IPOT_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("ipot.training.journal._tensorboard", lambda folder: None)
+    yield tmp_path
+    forget("my_heat", "my_models")
+
+
+def test_the_page_is_followed_command_by_command(own_folder, capsys):
+    """Where one says `--trust`, it is printed by the same command without."""
+    assert {p.name for p in own_folder.glob("*.py")} == {"my_heat.py", "my_models.py"}
+    text = shrunk(PAGE.read_text(), {"epochs 20": "epochs 1", "minutes 0.1": "minutes 0.0001"})
+    text = shrunk(text, {"--count.train 100": "--count.train 10 --small"})
+    lines = "".join(re.findall(r"```bash\n(.*?)```", text, re.S)).splitlines()
+    assert len(lines) > 8
+    for line in lines:
+        words = shlex.split(line)[1:]
+        untrusting = [word for word in words if word != "--trust"]
+        if untrusting != words:
+            forget("my_heat", "my_models")
+            before = set(sys.modules)
+            assert main(untrusting) == 1
+            assert not {"my_heat", "my_models"} & (set(sys.modules) - before)
+            said = capsys.readouterr().err
+            assert str(own_folder / "my_heat.py") in said
+            again = said.strip().splitlines()[-1].strip()
+            assert sorted(shlex.split(again)) == sorted(shlex.split(line))
+        forget("my_heat", "my_models")
+        path = list(sys.path)
+        assert main(words) == 0, capsys.readouterr().err
+        assert sys.path == path
+    assert os.path.exists("answer.npz")
+    assert os.path.exists("runs/compare-my_heat.Heat/compare.md")

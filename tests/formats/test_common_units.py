@@ -13,8 +13,8 @@ from ipot.errors import DataError
 from ipot.formats import Case, read_cases, write_case
 from ipot.formats.cases import dataset_of
 from ipot.formats.the_well import write_well
+from ipot.formats.trajectories import as_trained, windows_of
 from ipot.surrogate.cases import predict_case
-from ipot.surrogate.trajectories import as_trained, windows_of
 
 
 def case(i, unit="K", **changes):

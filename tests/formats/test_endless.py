@@ -19,8 +19,8 @@ from ipot.data.guard import trial
 from ipot.errors import DataError
 from ipot.formats import inspect, read_cases
 from ipot.formats.numpy_files import read_archive, read_arrays
+from ipot.formats.open_data import open_data
 from ipot.formats.series.windows import Axis, clock_of, plan
-from ipot.own.open_data import open_data
 
 
 @pytest.mark.parametrize("length", [0, 4, 2**31])

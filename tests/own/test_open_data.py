@@ -5,7 +5,7 @@ import pytest
 
 from ipot.errors import DataError, IpotError, UnknownName
 from ipot.formats import inspect
-from ipot.own.open_data import open_data
+from ipot.formats.open_data import open_data
 from own import files, tiny
 
 

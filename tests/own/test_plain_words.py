@@ -12,7 +12,7 @@ import ipot
 from ipot.cli import main
 from ipot.errors import DataError
 from ipot.formats import Case, inspect, read_cases, write_cases
-from ipot.own.open_data import open_data
+from ipot.formats.open_data import open_data
 from ipot.surrogate.cases import predict_case
 from ipot.surrogate.files import answer_files
 

@@ -8,9 +8,9 @@ from own import files, tiny
 
 from ipot.errors import DataError, IpotError
 from ipot.formats import read_cases
+from ipot.formats.open_data import open_data
 from ipot.formats.the_well import write_well
-from ipot.own.open_data import open_data
-from ipot.surrogate.trajectories import after, carried_on, latest, windows_of
+from ipot.formats.trajectories import after, carried_on, latest, windows_of
 
 
 def test_windows_hold_the_frames_they_say():

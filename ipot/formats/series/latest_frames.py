@@ -50,7 +50,7 @@ class LatestFrames:
 def to_batch(series: Series, frames: Any, layout: Layout | None = None) -> list[LatestFrames]:
     """The latest frames of labelled arrays as a model takes them, for every sample there is; values
     and parameters in the units of a layout, if given."""
-    data = _known(series, as_dataset(frames, "frames"))
+    data = by_trained_names(series, as_dataset(frames, "frames"))
     if series.clock is not None and series.clock.kind == "duration":
         data = data.drop_vars("valid_time", errors="ignore")  # steps are what was counted
     names = (*series.inputs, *series.scalars, *series.static)
@@ -123,7 +123,7 @@ def _refuse_too_large(spans: dict[Key, Span], scalings: dict[Key, Scaling]) -> N
             )
 
 
-def _known(series: Series, data: Any) -> Any:
+def by_trained_names(series: Series, data: Any) -> Any:
     """The data under the names that the model was trained with."""
     alone = len(series.inputs) == 1 and not series.static and not series.scalars
     # One of another name is another field; an array without a name can only be the input.

@@ -18,10 +18,8 @@ from ipot.formats.cases import Where, dataset_of, fields_of
 from ipot.formats.detect import is_labelled as holds_labelled
 from ipot.formats.series.description import Series, split_series
 from ipot.formats.series.samples import from_xarray
-from ipot.formats.xarray_files import open_series
-from ipot.surrogate.inputs import is_labelled
-from ipot.surrogate.surrogate import Surrogate
-from ipot.surrogate.trajectories import KIND, Windows, windows_of
+from ipot.formats.trajectories import Windows, windows_of
+from ipot.formats.xarray_files import is_labelled, open_series
 
 FRAMES = ("history", "lead", "every", "stride")
 """Options of trajectories."""
@@ -56,13 +54,15 @@ def open_data(
     parameters: str | Sequence[str] = (),
     where: Where = "points",
     name: str | None = None,
+    split: bool = True,
     **options: Any,
 ) -> OpenedData:
     """A data set from a data set, an xarray object, or the path of a file or folder.
 
     `inputs`, `targets` and `parameters` name variables, fields or columns. The options are those of
     `from_xarray` (history, lead, every, ...) for labelled arrays, of `windows_of` for trajectories,
-    and `periods` and `geographic` of `Dataset.from_arrays` for the rest.
+    and `periods` and `geographic` of `Dataset.from_arrays` for the rest. Without `split` parts are
+    not told apart, as for data that a model is scored on.
     """
     _refuse_unknown(options)
     if isinstance(source, Dataset):
@@ -71,7 +71,7 @@ def open_data(
             raise DataError(f"{', '.join(told)}: an ipot.Dataset knows its columns; leave it out")
         return OpenedData(source)
     if is_labelled(source):
-        return _labelled(source, inputs, targets, parameters, name, options)
+        return _labelled(source, inputs, targets, parameters, name, options, split)
     if not isinstance(source, str | os.PathLike):
         raise DataError(
             f"data must be an ipot.Dataset, an xarray object or a path, got "
@@ -80,7 +80,7 @@ def open_data(
     path = path_given("data", source)
     named = name or path.stem
     if holds_labelled(path):
-        return _labelled(open_series(path), inputs, targets, parameters, named, options)
+        return _labelled(open_series(path), inputs, targets, parameters, named, options, split)
     if is_labelled(targets):
         raise DataError(
             f"targets of their own are for labelled arrays, and {path} is of the kind "
@@ -93,7 +93,8 @@ def open_data(
     if isinstance(found, Trajectories):
         _refuse_foreign(options, FRAMES, f"{path}, which holds trajectories")
         windows = windows_of(found, **fields, parameters=scalars or None, name=named, **options)
-        return OpenedData(windows.data, _apart(windows), columns=windows.columns, notes=notes)
+        parts = _apart(windows) if split else None
+        return OpenedData(windows.data, parts, columns=windows.columns, notes=notes)
     _refuse_time(options, path)
     _refuse_foreign(options, PLACES, f"{path}, which holds cases")
     data = dataset_of(found, **fields, parameters=scalars, where=where, name=named, **options)
@@ -107,25 +108,14 @@ def open_data(
     return OpenedData(data, columns=columns, notes=notes)
 
 
-def open_as_trained(model: Surrogate, path: Path | str) -> Dataset:
-    """Samples from a file or folder with the columns that a model was trained on, to score it."""
-    columns, series = model.about.get("columns", {}), model.series
-    if series is not None:
-        names = ("history", "lead", "every", "season", "static", "time", "sample")
-        options = {n: getattr(series, n) for n in names if getattr(series, n)}
-        inputs = (*series.inputs, *series.scalars)
-        return open_data(path, inputs=inputs, targets=series.targets, **options).data
-    told = {n: columns[n] for n in ("inputs", "targets", "parameters") if columns.get(n)}
-    if columns.get("kind") == KIND:
-        told |= {n: columns[n] for n in ("history", "lead", "every")}
-    else:
-        told |= {"where": columns.get("inputs_where", "points")}
-        told |= {"geographic": True} if model.spec.geographic else {}
-    return open_data(path, **told).data
-
-
 def _labelled(
-    source: Any, inputs: Any, targets: Any, parameters: Any, name: Any, options: dict[str, Any]
+    source: Any,
+    inputs: Any,
+    targets: Any,
+    parameters: Any,
+    name: Any,
+    options: dict[str, Any],
+    split: bool,
 ) -> OpenedData:
     if not _nothing(parameters):
         raise DataError(
@@ -142,6 +132,8 @@ def _labelled(
         name=name or "own data",
         **options,
     )
+    if not split:
+        return OpenedData(data, None, series, notes=series.notes)
     learnt, rest = split_series(data, series, TRAIN)
     half = len(rest) // 2
     parts = (learnt, rest, None)
