@@ -33,12 +33,20 @@ def labelled():
 
 @pytest.fixture(scope="module")
 def plain():
-    return quick(Dataset.from_arrays(points=X, values=A, targets=U))
+    return quick(Dataset.from_arrays(points=X, values=A, targets=U), blend=False)
 
 
 @pytest.fixture(scope="module", params=CASES)
 def case(request):
-    return request.param, quick(data(request.param))
+    return request.param, quick(data(request.param), blend=False)
+
+
+@pytest.mark.parametrize("name", ["far", "minute"])
+def test_answers_blended_with_a_simple_predictor_do_not_either(name):
+    model, (offset, scale) = quick(data(name)), CASES[name]
+    assert model.spec.simple
+    found = model.predict(points=X, values=offset + scale * A)
+    np.testing.assert_allclose((found - offset) / scale, U, rtol=0, atol=1e-4)
 
 
 def test_answers_do_not_depend_on_the_units(case, plain):
