@@ -205,9 +205,12 @@ def _after(before: Latent, now: Latent, steps: int) -> Latent:
 
 
 def _matern(rows: Tensor, known: Tensor, length: Tensor) -> Tensor:
-    """As `ipot.evaluation.kernels.matern`, in operations that a graph can hold."""
-    apart = (rows.unsqueeze(1) - known).square().sum(-1)
-    r = math.sqrt(5) * (apart + 1e-30).sqrt() / length
+    """As `ipot.evaluation.kernels.matern`; in a graph, by operations that every format has."""
+    if torch.compiler.is_compiling():
+        apart = ((rows.unsqueeze(1) - known).square().sum(-1) + 1e-30).sqrt()
+    else:
+        apart = torch.cdist(rows, known, compute_mode="donot_use_mm_for_euclid_dist")
+    r = math.sqrt(5) * apart / length
     return (1 + r + r * r / 3) * torch.exp(-r)
 
 

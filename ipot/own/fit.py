@@ -39,6 +39,7 @@ from ipot.surrogate.loading import facts_of_run
 from ipot.surrogate.summary import constant_lines, course
 from ipot.surrogate.surrogate import Surrogate
 from ipot.training import journal
+from ipot.training.objective import Validation, relative
 from ipot.training.trainer import Stopped
 
 
@@ -167,7 +168,7 @@ def fit(
                 trained, settings, **facts_of_run(run, settings), series=source.series
             )
             if blend:
-                _blend(fitted, splits, known, constants, say)
+                _blend(fitted, settings, splits, known, constants, say)
             _score(fitted, splits, baselines, constants)
             fitted.scores["course"] = course(journal.read(run.metrics))
         except Stopped as stop:
@@ -240,6 +241,7 @@ def scored_channels(spec: Spec, constants: dict[str, float]) -> list[int]:
 
 def _blend(
     fitted: Surrogate,
+    settings: Experiment,
     splits: Splits,
     known: list[Table],
     constants: dict[str, float],
@@ -251,6 +253,13 @@ def _blend(
     if found is not None:
         fitted.model, fitted.spec = found.model, found.spec
         fitted.about["blend"] = found.line
+        objective: Any = fitted.model.objective() or running.objective_for(
+            settings, splits.train.data
+        )
+        measure = getattr(objective, "measure", relative)
+        held = splits.validation.data.to(fitted.device)
+        again = Validation(held, fitted.device, measure=measure)
+        fitted.scores["validation"] = again(fitted.model)
         say(found.line)
 
 

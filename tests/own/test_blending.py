@@ -171,9 +171,10 @@ def test_noise_is_answered_by_its_mean():
     rows, columns = Matrix(30, 3, lambda r: x[r]), Matrix(30, 20, lambda r: noise[r])
     assert regress_fields(rows, columns, torch.ones(20)).choice.is_mean
     field = torch.outer(torch.sin(2 * x[:, 0]), torch.ones(20, dtype=torch.float64))
-    found = regress_fields(rows, Matrix(30, 20, lambda r: field[r]), torch.ones(20))
+    line = Matrix(30, 1, lambda r: x[r, :1])
+    found = regress_fields(line, Matrix(30, 20, lambda r: field[r]), torch.ones(20))
     assert found.choice.length > 0
-    assert (found(x) - field).norm() < 0.1 * field.norm()
+    assert (found(x[:, :1]) - field).norm() < 0.1 * field.norm()
 
 
 def test_parabolas_are_met():
