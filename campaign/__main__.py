@@ -119,7 +119,8 @@ def _replay(attacks: dict[str, Attack], file: Path) -> int:
 
 def _line(tally: Tally) -> str:
     said = ", ".join(f"{count:,} {name}" for name, count in tally.verdicts.most_common())
-    return f"{tally.tried:,} {tally.counted} in {tally.seconds:.0f} s: {said or 'none'}"
+    late = f"; {tally.again:,} were late and tried again" if tally.again else ""
+    return f"{tally.tried:,} {tally.counted} in {tally.seconds:.0f} s: {said or 'none'}{late}"
 
 
 def _findings(tallies: list[Tally], folder: Path) -> int:

@@ -53,6 +53,7 @@ def add(seed: int, tallies: list[Tally], file: Path = LEDGER) -> None:
                 "seconds": round(t.seconds, 1),
                 "slowest": round(t.slowest, 2),
                 **{name: t.verdicts[name] for name in verdict_names() if t.verdicts[name]},
+                **({"tried again": t.again} if t.again else {}),
                 **({"left out": t.left_out} if t.left_out else {}),
             }
             for t in tallies

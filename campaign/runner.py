@@ -39,6 +39,9 @@ class Tally:
     """Number behind the last case: where a run with the same seed goes on."""
     seconds: float = 0.0
     slowest: float = 0.0
+    again: int = 0
+    """Cases that outlasted their limit and were tried again with more time; they count as those
+    that ended then."""
     verdicts: Counter[str] = field(default_factory=Counter)
     findings: list[tuple[Case, Outcome]] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -52,6 +55,7 @@ class Tally:
     def add(self, outcome: Outcome) -> None:
         """Count an outcome."""
         self.verdicts[outcome.verdict.value] += 1
+        self.again += outcome.again
         self.slowest = max(self.slowest, outcome.seconds)
 
 

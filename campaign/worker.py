@@ -19,7 +19,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,9 @@ SLACK = 2048 * MIB
 """Address space beyond an attack's bound on memory: libraries map more than they touch."""
 STARTING = 120.0
 """Seconds for a child to begin, on a busy machine."""
+AGAIN = 4.0
+"""Times its limit that a case may take which has outlasted it once: others may have had the
+processor, and what hangs does so again."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Outcome:
     where: str = ""
     """Tells findings apart: the kind of the error and the innermost line."""
     seconds: float = 0.0
+    again: bool = False
+    """Whether it was tried again, after it had outlasted its limit."""
 
 
 def outcomes(
@@ -49,43 +54,61 @@ def outcomes(
     """Try cases one after another, in as many processes as it takes, until the clock says so."""
     waiting = list(cases)
     while waiting and time.monotonic() < until:
-        done = 0
+        done, late = 0, False
         for outcome in _one_process(attack, waiting, shared, until):
+            if late := outcome.verdict is Verdict.HUNG:
+                continue  # it is the last, and its process ends before the case is tried again
             done += 1
             yield outcome
+        if late:
+            yield _tried_again(attack, waiting[done], shared)
+            done += 1
         if not done and time.monotonic() < until:
             raise RuntimeError(f"{attack.name}: a process ended before its first case")
         waiting = waiting[done:]
 
 
+def _tried_again(attack: Attack, case: tuple[int, Case], shared: Path) -> Outcome:
+    """How a case ends that has outlasted its limit once."""
+    (outcome,) = _one_process(attack, [case], shared, float("inf"), AGAIN)
+    return replace(outcome, again=True)
+
+
 def _one_process(
-    attack: Attack, cases: list[tuple[int, Case]], shared: Path, until: float
+    attack: Attack,
+    cases: list[tuple[int, Case]],
+    shared: Path,
+    until: float,
+    patience: float = 1.0,
 ) -> Iterator[Outcome]:
     """Cases until one of them takes the process with it."""
     context = multiprocessing.get_context("fork")
     parent, child = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory(prefix="ipot-campaign-") as folder:
         process = context.Process(
-            target=_work, args=(attack, cases, shared, Path(folder), until, parent, child)
+            target=_work,
+            args=(attack, cases, shared, Path(folder), until, patience, parent, child),
         )
         process.start()
         child.close()
         try:
-            yield from _listen(attack, parent, process, Path(folder))
+            yield from _listen(attack, parent, process, Path(folder), patience * attack.seconds)
         finally:
             _end(process)
             parent.close()
 
 
-def _listen(attack: Attack, pipe: Any, process: Any, folder: Path) -> Iterator[Outcome]:
+def _listen(
+    attack: Attack, pipe: Any, process: Any, folder: Path, limit: float
+) -> Iterator[Outcome]:
     """What a child says, and what its silence or its end means."""
     trying: int | None = None
     while True:
-        if not pipe.poll(attack.seconds if trying is not None else STARTING):
+        if not pipe.poll(limit if trying is not None else STARTING):
             if trying is None:
                 raise RuntimeError(f"{attack.name}: a process did not begin in {STARTING:g} s")
             said = _last_words(folder) or "no answer"
-            yield Outcome(trying, Verdict.HUNG, said, _line(said), attack.seconds)
+            yield Outcome(trying, Verdict.HUNG, said, _line(said), limit)
             return
         try:
             message = pipe.recv()
@@ -102,7 +125,7 @@ def _listen(attack: Attack, pipe: Any, process: Any, folder: Path) -> Iterator[O
             trying = message
 
 
-def _work(attack, cases, shared, folder, until, parent, child) -> None:
+def _work(attack, cases, shared, folder, until, patience, parent, child) -> None:
     """The child: every case, each told before and after."""
     parent.close()
     os.setpgid(0, 0)  # so that whatever it starts ends with it
@@ -120,7 +143,7 @@ def _work(attack, cases, shared, folder, until, parent, child) -> None:
         if time.monotonic() >= until:
             break
         child.send(index)
-        faulthandler.dump_traceback_later(max(0.1, attack.seconds * 0.9), file=log)
+        faulthandler.dump_traceback_later(max(0.1, patience * attack.seconds * 0.9), file=log)
         child.send(_tried(attack, index, case, shared, folder / "scratch"))
         faulthandler.cancel_dump_traceback_later()
     child.close()

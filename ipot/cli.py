@@ -8,7 +8,9 @@ import os
 import shlex
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
+from typing import Any
 
 from ipot import own_code
 from ipot.errors import IpotError, Terminated, UnknownName, Untrusted, shown
@@ -47,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ipot: unknown command {shown(name)}. Known: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
-        with _terminated(), own_code.looking_in(_current_folder()):
+        with _terminated(), _remarks(name), own_code.looking_in(_current_folder()):
             return importlib.import_module(f"ipot.commands.{name}").main(rest) or 0
     except UnknownName as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
@@ -82,6 +84,23 @@ def _current_folder() -> str | None:
         return os.getcwd()
     except FileNotFoundError:
         return None
+
+
+@contextlib.contextmanager
+def _remarks(name: str) -> Iterator[None]:
+    """Have a remark on data be one line, and not a place in our code."""
+    before = warnings.formatwarning
+
+    def line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
+        if category is UserWarning:
+            return f"ipot {name}: {message}\n"
+        return before(message, category, *where, **more)
+
+    warnings.formatwarning = line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 @contextlib.contextmanager

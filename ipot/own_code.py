@@ -197,6 +197,8 @@ def home_of(name: str, recorded: Any) -> Path | None:
     if not _is_record(recorded) or not os.path.isabs(recorded["file"]):
         return None
     file = Path(recorded["file"])
+    if not file.name:  # the root of all folders
+        return None
     packages = name.split(".")
     for count in (len(packages), len(packages) - 1):  # of a module, and of something in one
         for stem in (file.with_suffix(""), file.parent if file.stem == "__init__" else None):

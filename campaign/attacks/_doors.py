@@ -231,5 +231,8 @@ DOORS: dict[str, Door] = {
     "sst": sst,
     "pieces": lambda path, seed: read(path / "a.pvtu", seed),
     "piece list": lambda path, seed: inspect(path / "a.pvtu", seed),
+    "image pieces": lambda path, seed: read(path / "a.pvti", seed),
     "blocks": lambda path, seed: read(path / "a.vtm", seed),
+    "ensight": lambda path, seed: read(path / "a.case", seed),
+    "openfoam": lambda path, seed: read(path / "a.foam", seed),
 }

@@ -10,7 +10,7 @@ import numpy as np
 
 from campaign.attacks._mutate import Around, Inapplicable, file_mutator
 
-ENDINGS = (".h5", ".hdf5", ".nc", ".mat")
+ENDINGS = (".h5", ".hdf5", ".nc", ".mat", ".cgns")
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 

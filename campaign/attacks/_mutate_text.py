@@ -200,6 +200,25 @@ def _number(data: bytes, random: Random, around: Around) -> bytes:
     return data[: found.start()] + random.choice(odd) + data[found.end() :]
 
 
+@file_mutator("words of a text")
+def _words(data: bytes, random: Random, around: Around) -> bytes:
+    """A word of a text that another one takes the place of, or a line that comes again or goes."""
+    found = random.choice(list(re.finditer(rb"[^\s(){};]+", data)))
+    odd = (
+        *(b"0", b"-1", b"1e999", b"99999999999", b"nan", b"(", b"}", b"$x", b"\xff", b"x" * 5000),
+        *(b"binary", b"property", b"#include", around.secret(random, "secret.txt").encode()),
+    )
+    others = [m[0] for m in re.finditer(rb"[^\s(){};]+", data)]
+    kind = random.randrange(4)
+    if kind == 0:
+        made = random.choice(others)
+    elif kind == 1:
+        made = b""
+    else:
+        made = random.choice(odd)
+    return data[: found.start()] + made + data[found.end() :]
+
+
 @file_mutator("xml encoding")
 def _xml_encoding(data: bytes, random: Random, around: Around) -> bytes:
     name = random.choice(("utf-16", "utf-7", "cp037", "latin-1", "utf-32", "no-such"))

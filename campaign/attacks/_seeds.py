@@ -6,7 +6,7 @@ import base64
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +233,16 @@ def _vtu(mode: str, packed: bool = False) -> Callable[[Path], Path]:
     return write
 
 
+def _vtp(folder: Path) -> Path:
+    """The case as a surface."""
+    found = case(0)
+    assert found.mesh is not None
+    counts = (0, 0, 0, len(found.mesh))
+    surface = replace(found.mesh, kind="PolyData", counts=counts)
+    write_case(folder / "a.vtp", replace(found, mesh=surface))
+    return folder / "a.vtp"
+
+
 FIELDS = {"inputs": ("a",), "targets": ("u",), "parameters": ("re",)}
 _TABLE = {"inputs": ("a",), "targets": ("u",)}
 _CSV = ("table cell", "table cell", "table whole")
@@ -263,5 +273,6 @@ SEEDS = (
     Seed("vtu raw", "meshes", _vtu("raw"), changes=XML, options=FIELDS),
     Seed("vtu packed", "meshes", _vtu("base64", packed=True), changes=XML, options=FIELDS),
     Seed("vtu raw packed", "meshes", _vtu("raw", packed=True), changes=XML, options=FIELDS),
+    Seed("vtp", "meshes", _vtp, changes=XML, options=FIELDS),
     Seed("vtu folder", "meshes", _folder_of(".vtu"), changes=(*XML, *FOLDER), options=FIELDS),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Small files with named dimensions, meshes for VTK's own library, and published layouts."""
+"""Small files with named dimensions and of published layouts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from campaign.attacks._seeds import FOLDER, HDF5, XML, ZIP, Seed, case, vtu
+from campaign.attacks._seeds import FOLDER, HDF5, ZIP, Seed
 
 DOORS = ("labelled", "inspect", "dataset")
 OPTIONS = {"inputs": "t2m", "targets": "t2m", "history": 2, "lead": 1}
@@ -92,48 +92,6 @@ def _grib(edition: int) -> Callable[[Path], Path]:
     return write
 
 
-def _pieces(folder: Path) -> Path:
-    """A mesh in two files, and one that names them."""
-    for i in range(2):
-        (folder / "parts").mkdir(exist_ok=True)
-        (folder / "parts" / f"p{i}.vtu").write_bytes(vtu("ascii"))
-    arrays = "".join(
-        f'<PDataArray type="Float64" Name="{n}" NumberOfComponents="{w}"/>'
-        for n, w in (("a", 1), ("u", 1), ("w", 3))
-    )
-    (folder / "parts" / "a.pvtu").write_text(
-        '<?xml version="1.0"?>\n<VTKFile type="PUnstructuredGrid" version="1.0" '
-        'byte_order="LittleEndian" header_type="UInt32">\n<PUnstructuredGrid GhostLevel="0">'
-        f"<PPointData>{arrays}</PPointData>"
-        '<PCellData><PDataArray type="Float64" Name="p"/></PCellData>'
-        '<PPoints><PDataArray type="Float64" Name="Points" NumberOfComponents="3"/></PPoints>'
-        '<Piece Source="p0.vtu"/><Piece Source="p1.vtu"/></PUnstructuredGrid></VTKFile>\n'
-    )
-    return folder / "parts"
-
-
-def _blocks(folder: Path) -> Path:
-    (folder / "blocks").mkdir()
-    (folder / "blocks" / "p0.vtu").write_bytes(vtu("ascii"))
-    (folder / "blocks" / "a.vtm").write_text(
-        '<?xml version="1.0"?>\n<VTKFile type="vtkMultiBlockDataSet" version="1.0" '
-        'byte_order="LittleEndian">\n<vtkMultiBlockDataSet>'
-        '<DataSet index="0" file="p0.vtu"/></vtkMultiBlockDataSet></VTKFile>\n'
-    )
-    return folder / "blocks"
-
-
-def _legacy(folder: Path, *, binary: bool) -> Path:
-    import pyvista
-
-    found = case(0)
-    cloud = pyvista.PolyData(found.points)
-    for name, array in found.fields.items():
-        cloud[name] = array
-    cloud.save(folder / "a.vtk", binary=binary)
-    return folder / "a.vtk"
-
-
 def _burgers(version: str) -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
         from ipot.data.readers import write_mat
@@ -193,7 +151,6 @@ def _dedalus(folder: Path) -> Path:
 _WORDS = ("aligned header words",) * 3
 _NC3, _NC4 = ("xarray", "netCDF4"), ("xarray", "netCDF4")
 _ZARR = ("zarr metadata", "zarr metadata", "zarr metadata", "zarr chunk", "json", *FOLDER)
-_NAMING = (*XML, "xml number", "xml piece elsewhere", *FOLDER)
 _META = ("same", "json written otherwise")
 
 SEEDS = (
@@ -222,14 +179,6 @@ SEEDS = (
              needs=("xarray", "cfgrib", "eccodes"), options=OPTIONS)
         for e in (1, 2)
     ),
-    Seed("pvtu", "vtk", _pieces, ("pieces", "piece list"), _NAMING,
-         needs=("pyvista",)),
-    Seed("vtm", "vtk", _blocks, ("blocks",), _NAMING,
-         needs=("pyvista",)),
-    Seed("vtk", "vtk", lambda f: _legacy(f, binary=False), ("read", "inspect"), ("xml number",),
-         needs=("pyvista",)),
-    Seed("vtk binary", "vtk", lambda f: _legacy(f, binary=True), ("read", "inspect"),
-         needs=("pyvista",)),
     Seed("matlab 5", "published", _burgers("5"), ("burgers",), _WORDS, needs=("scipy",)),
     Seed("matlab 7.3", "published", _burgers("7.3"), ("burgers",), HDF5, needs=("scipy",)),
     Seed("unit cells", "published", _elasticity, ("elasticity",), ("npy header", *FOLDER)),

@@ -24,6 +24,7 @@ from campaign.attacks import (
     _seeds,
     _seeds_labelled,
     _seeds_runs,
+    _seeds_vtk,
 )
 from campaign.attacks._doors import DOORS, digest
 from campaign.attacks._doors_runs import RUN_DOORS
@@ -35,7 +36,7 @@ from campaign.libraries import missing
 CHECKED = ("load", "hub")
 """Doors that compare a saved model with its checksums: a change is refused or has no effect. The
 checkpoints of a run, which others read, have no checksums."""
-ALL_SEEDS = (*_seeds.SEEDS, *_seeds_labelled.SEEDS, *_seeds_runs.SEEDS)
+ALL_SEEDS = (*_seeds.SEEDS, *_seeds_labelled.SEEDS, *_seeds_vtk.SEEDS, *_seeds_runs.SEEDS)
 ALL_DOORS = {**DOORS, **RUN_DOORS}
 PACKAGE = _mutate_text.CANARY.partition(".")[0]
 CASE = "case"

@@ -143,7 +143,7 @@ def _report(found: Comparison, out: Path, command: str, flags: Any) -> None:
         emit(found.as_dict() | {"out": str(out)})
         return
     rows, footnotes = comparison.cells(found)
-    show(tables.table(comparison.heading(found), comparison.COLUMNS, rows))
+    show(tables.table(comparison.heading(found), comparison.columns(found), rows))
     for line in footnotes:
         print(line)
     say(f"written: {out}/compare.md, .json" + (" and .png" if scored else ""))

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 import tyro
 
@@ -20,7 +21,7 @@ from ipot.models.base import Operator
 from ipot.problems.base import GridProblem
 from ipot.recipes.experiment import Experiment
 from ipot.recipes.sizes import WHOLE
-from ipot.recipes.studies import Question, answer, examine, seen_test_data
+from ipot.recipes.studies import Question, answer, examine, mean_guess, seen_test_data
 from ipot.report import plots
 from ipot.run_folder import Run, run_at
 from ipot.samples import Sample, collate
@@ -31,6 +32,8 @@ from ipot.surrogate.loading import folder_of
 from ipot.surrogate.surrogate import Surrogate
 from ipot.training.journal import read
 
+MIDDLE = (0.1, 0.9)
+"""Of the samples of a curve, between which quantiles its bars lie."""
 KINDS = ("fields", "rollout", "loss", "sensors", "resolution", "time")
 
 
@@ -227,17 +230,27 @@ class Studio:
             raise Unsupported(f"{self.spec.name} is steady: there is nothing to see over time")
 
     def _curve(self, label: str, xlabel: str, values: Any, name: str) -> Any:
-        errors = [self._ask(replace(self.question, **{name: v})).scores.relative_l2 for v in values]
+        guess = mean_guess(self.settings, replace(self.question, query_resolution=None), self._keys)
+        asked = [replace(self.question, **{name: v}) for v in values]
+        answers = [self._ask(question, guess) for question in asked]
+        errors = [a.scores.relative_l2 for a in answers]
+        parts = [np.quantile(a.scores.per_sample, MIDDLE).tolist() for a in answers]
+        # It lives on the queries of the training, and is one line wherever these are asked.
+        known = [a.mean_field for a in answers if a.mean_field is not None]
+        count = len(answers[0].scores.per_sample)
+        title = f"{self.settings.problem_name}: mean of {count} test samples"
         return plots.curve(
             {label: (list(values), errors)},
             xlabel=xlabel,
             ylabel="relative L2",
-            title=self.settings.problem_name,
+            title=f"{title}; bars hold 80 % of them" if count > 1 else title,
+            bars={label: parts} if count > 1 else None,
+            reference={"the mean field": known[0]} if known else None,
         )
 
-    def _ask(self, question: Question) -> Any:
+    def _ask(self, question: Question, guess: torch.Tensor | None = None) -> Any:
         question = replace(question, samples=min(self.flags.samples, self.settings.data.test))
-        return answer(self.model, self.settings, question, self._data(question))
+        return answer(self.model, self.settings, question, self._data(question), guess=guess)
 
     def _case(self) -> tuple[Sample, torch.Tensor]:
         index = self.flags.sample
@@ -251,9 +264,13 @@ class Studio:
         prediction = predict(self.model, collate([sample]).to(self.device))[0]
         return sample, prediction.cpu()
 
+    @property
+    def _keys(self) -> dict[str, Any]:
+        """Where the data of the problem come from."""
+        return {"store": self.store, "device": self.device, "report": Generation(self.store)}
+
     def _data(self, question: Question) -> Any:
-        keys = {"store": self.store, "device": self.device, "report": Generation(self.store)}
-        data = seen_test_data(self.settings, question, **keys)
+        data = seen_test_data(self.settings, question, **self._keys)
         examine(self.model, data, question)
         return data
 

@@ -26,6 +26,8 @@ VTK_OTHERS = (
     *(".foam", ".cgns", ".case", ".encas", ".exo", ".e", ".stl", ".ply", ".obj"),
 )
 """Meshes for VTK's own library: a closed list, since pyvista unpickles some others."""
+EXODUS = (".exo", ".e")
+"""Meshes that are netCDF inside."""
 VTK = (*VTK_WRITTEN, *VTK_OTHERS)
 EXPECTED = {
     ".npz": "npz",
@@ -56,7 +58,7 @@ def kind_of(path: Path) -> str:
     for magic, kind in ((b"\x93NUMPY", "npy"), (b"PAR1", "parquet"), (b"GRIB", "GRIB")):
         if start.startswith(magic):
             return kind
-    if start.startswith((b"CDF\x01", b"CDF\x02", b"CDF\x05")):
+    if start.startswith((b"CDF\x01", b"CDF\x02", b"CDF\x05")) and suffix not in EXODUS:
         return "netCDF"
     if start.startswith(b"MATLAB"):
         raise DataError(

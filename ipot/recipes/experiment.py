@@ -70,6 +70,11 @@ class Experiment:
         """The facts that the model is built from: the problem's, and what it is to answer with."""
         return replace(self.problem.spec, change=self.training.change)
 
+    def small(self) -> Experiment:
+        """The same in sizes for a first look, as `--small` takes them; settings may be changed
+        afterwards."""
+        return small(self)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values for config.json."""
         problem = self.problem

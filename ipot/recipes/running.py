@@ -184,7 +184,11 @@ def ended(folder: Run) -> Result | None:
 def refuse_other(folder: Run, wanted: Experiment) -> None:
     """Refuse a run of another experiment, naming what differs."""
     groups = ("problem", "model", "training", "data")
-    if other := differences(as_experiment(folder.config()), wanted.as_dict(), groups):
+    asked = wanted.as_dict()
+    if isinstance(wanted.problem, OwnData):
+        # One number tells data apart; what describes them holds numbers that equal nothing (NaN).
+        asked["problem"] = {n: asked["problem"][n] for n in ("name", "fingerprint")}
+    if other := differences(as_experiment(folder.config()), asked, groups):
         raise RunError(
             f"{folder.path} holds a run with other settings ({', '.join(other)}). "
             "Choose another --out."

@@ -16,7 +16,7 @@ from ipot.formats import Case, read_cases, write_case, write_cases
 from ipot.formats.fields import Arrays, CaseReader, Trajectories
 from ipot.formats.numpy_files import write_arrays, write_mapped
 from ipot.formats.the_well import write_well
-from ipot.formats.trajectories import KIND, after, carried_on, latest
+from ipot.formats.trajectories import KIND, after, as_trained, carried_on, latest
 from ipot.formats.xarray_files import open_series
 from ipot.surrogate.cases import arrays_as_cases, predict_case
 from ipot.surrogate.encoded import Interval
@@ -190,6 +190,7 @@ def _answer_trajectories(
             f"{source.source} holds trajectories, and the model was not trained on such: give a "
             "file of the kind that it was trained on"
         )
+    source = as_trained(source, columns, model.spec)
     given: dict[str, Any] = latest(source, columns)
     whole = output.suffix.lower() in TREES
     if not whole and output.suffix != ".npz":

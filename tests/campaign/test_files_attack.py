@@ -20,6 +20,8 @@ from campaign.attacks._mutate_text import CANARY
 from campaign.attacks._secrets import make_secrets
 from campaign.attacks._seeds import SECRET
 from ipot.errors import DataError
+from ipot.formats import read_cases
+from ipot.formats.detect import VTK_OTHERS
 
 pytestmark = pytest.mark.plain  # the shape checker has nothing to check in the campaign
 
@@ -66,7 +68,8 @@ def first(attempt, attack, door, change, error, most=200):
 def test_every_format_survives_unchanged_and_most_changes_apply(tmp_path):
     secrets = tmp_path / "secrets"
     make_secrets(secrets)
-    for attack in (files.ArrayFiles(), files.Tables(), files.Meshes(), files.Published()):
+    groups = (files.ArrayFiles, files.Tables, files.Meshes, files.VtkFiles, files.Published)
+    for attack in (group() for group in groups):
         for seed in attack.seeds.values():
             folder = tmp_path / attack.group / seed.name
             folder.mkdir(parents=True)
@@ -108,6 +111,27 @@ def test_formats_without_their_library_are_left_out(tmp_path, monkeypatch):
     attack.prepare(tmp_path / "shared")
     monkeypatch.setattr(files, "ALL_SEEDS", (absent, broken))
     assert files.ArrayFiles().possible() == "no library is installed that reads these formats"
+
+
+def test_all_kinds_that_go_through_vtk_are_attacked(tmp_path):
+    """A kind that is opened and not attacked would be one that nobody has looked at."""
+    pytest.importorskip("pyvista")
+    made = {
+        seed.name: seed.make(_empty(tmp_path / seed.name))
+        for seed in files.VtkFiles().seeds.values()
+    }
+    found = {p.suffix for place in made.values() for p in (place, *place.glob("*"))}
+    alike = {".encas": ".case", ".e": ".exo"}  # other names of the same kinds
+    # Lists of pieces of each kind are read by the same code as those of two.
+    alike |= dict.fromkeys((".pvtp", ".pvts", ".pvtr"), ".pvtu")
+    assert {alike.get(suffix, suffix) for suffix in VTK_OTHERS} <= found
+    (field,) = read_cases(made["exodus"])[0].fields.items()
+    assert (field[0], field[1].tolist()) == ("a", [0.5, 1.5, 2.5, 3.5])
+
+
+def _empty(folder):
+    folder.mkdir()
+    return folder
 
 
 def test_shares_are_those_of_the_plan():
@@ -153,7 +177,7 @@ def test_code_that_a_saved_model_names_is_found(tried, monkeypatch, tmp_path):
 
     attack = only(files.Runs, "saved")
     tried(attack, "read saved", [])
-    monkeypatch.setattr(registry, "named_in_file", lambda kind, name, file, *, trusted: name)
+    monkeypatch.setattr(registry, "named_in_file", lambda kind, name, file, **_: name)
     tree, around = attack._tree(tmp_path, "saved"), Around(tmp_path, "..")
     wanted = f'"model": {{"name": "{CANARY}"'.encode()
     naming = next(

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from campaign import __main__ as command
-from campaign import ledger, runner
+from campaign import ledger, runner, worker
 from campaign.attack import MIB, Attack, Lost, Verdict, all_attacks, nth_case
 from ipot.errors import DataError
 
@@ -64,8 +64,30 @@ class Fake(Attack):
         ("need", Verdict.SURVIVED),
     ],
 )
-def test_every_end_is_told_apart(do, verdict):
+def test_every_end_is_told_apart(do, verdict, monkeypatch):
+    monkeypatch.setattr(worker, "AGAIN", 1.0)
     assert runner.replay(Fake(), {"do": do, "changes": [4]}).verdict is verdict
+
+
+def test_a_case_that_is_late_once_does_not_count_as_hung(tmp_path):
+    """Others may have had the processor."""
+
+    class Late(Fake):
+        def run(self, case, place):
+            seen = place.shared / str(case["number"])
+            if case["do"] == "hang" and not seen.exists():
+                seen.touch()
+                time.sleep(60)
+
+    cases = [(i, {"do": do, "number": i}) for i, do in enumerate(["nothing", "hang", "nothing"])]
+    found = list(runner.outcomes(Late(), cases, tmp_path))
+    assert [(o.index, o.verdict.value) for o in found] == [(i, "survived") for i in range(3)]
+    assert [o.again for o in found] == [False, True, False]
+    tally = runner.Tally("late", "fakes", 0)
+    for outcome in found:
+        tally.add(outcome)
+    ledger.add(3, [tally], tmp_path / "ledger.json")
+    assert ledger.read(tmp_path / "ledger.json")[0]["attacks"]["late"]["tried again"] == 1
 
 
 def test_cases_behind_one_that_dies_are_tried(tmp_path):

@@ -125,6 +125,21 @@ def test_plots_are_written(run, store, tmp_path, capsys):
     assert all((tmp_path / name).stat().st_size > 5000 for name in written)
 
 
+@pytest.mark.parametrize("kind", ["sensors", "resolution"])
+def test_curves_have_bars_and_the_mean_field(run, store, kind, ask):
+    (axes,) = getattr(Studio(Plot(run=Path(run), data=Path(store), samples=3)), kind)().figure.axes
+    scores = ask("evaluate", run, "--data", store, "--samples", "3")
+    places, errors = axes.lines[0].get_data()
+    at = list(places).index(1.0 if kind == "sensors" else 15)
+    assert errors[at] == pytest.approx(scores["relative_l2"], rel=1e-5)
+    bar = axes.collections[0].get_segments()[at]
+    wanted = np.quantile(scores["per_sample"], (0.1, 0.9))
+    np.testing.assert_allclose(bar[:, 1], wanted, rtol=1e-5)
+    (said,) = [text for text in axes.texts if text.get_text() == "the mean field"]
+    assert said.xy[1] == pytest.approx(scores["mean_field"], rel=1e-5)
+    assert "mean of 3 test samples" in axes.get_title(loc="left")
+
+
 def test_a_saved_run_is_evaluated_plotted_and_asked_like_the_run(run, store, tmp_path, ask, capsys):
     saved, data = str(ipot.load(run, device="cpu").save(tmp_path / "saved")), ["--data", store]
     seen = [*data, "--keep", "0.5", "--query-resolution", "29", "--samples", "2"]

@@ -43,3 +43,10 @@ def test_a_first_reading_tells_exhausted_memory_from_damage(tmp_path, monkeypatc
     monkeypatch.setattr(module, name, read)
     with pytest.raises(MemoryError) if damage is MemoryError else contextlib.nullcontext():
         module.look(str(path))
+
+
+def test_an_array_that_was_never_written_claims_no_memory(tmp_path):
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        file.create_dataset("t", (2**20, 2**20), "f8", chunks=(1024, 1024))
+    with pytest.raises(DataError, match=r"/t of .* claims 8 TiB and the file holds 0 bytes"):
+        netcdf.check(tmp_path / "a.nc")

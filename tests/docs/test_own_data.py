@@ -1,9 +1,8 @@
-"""docs/own-data.md runs from top to bottom, Python and commands, on smaller sizes."""
+"""The mistakes that docs/own-data.md names are met with the messages that it shows."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import h5py
@@ -11,17 +10,11 @@ import numpy as np
 import pytest
 
 import ipot
-from ipot import cli
-from ipot.commands.common import parse
-from ipot.commands.export import Export
 from ipot.errors import IpotError
-from ipot.formats import read_cases
-from tests.docs.small import shrunk, use_small_models
+from ipot.formats import Case, write_case
+from tests.docs.small import use_small_models
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-data.md").read_text()
-SIZES = {"n = 24\n": "n = 12\n", "(500, n, n)": "(50, n, n)", "10_000": "100"}
-TIMES = {"minutes=5": "epochs=1", "--minutes 5": "--epochs 1"}
-COMMANDS = ("data", "fit", "predict", "evaluate", "plot", "export")
 
 
 @pytest.fixture
@@ -30,40 +23,6 @@ def here(tmp_path, monkeypatch):
     use_small_models(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.mark.plain  # the page is for users, who may write 10 for 10.0
-def test_the_page_runs(here, capsys):
-    pytest.importorskip("xarray")
-    pytest.importorskip("netCDF4")
-    blocks = re.findall(r"```(python|bash)\n(.*?)```", shrunk(PAGE, SIZES | TIMES), re.DOTALL)
-    names: dict = {}
-    ran = []
-    for language, block in blocks:
-        if language == "python":
-            exec(compile(block, "docs/own-data.md", "exec"), names)
-            continue
-        for line in block.splitlines():
-            program, command, *rest = shlex.split(line, comments=True)
-            assert program == "ipot"
-            ran.append(command)
-            if command == "export":  # takes long, and has tests of its own: are the flags right?
-                flags = parse(Export, rest, "export")
-                assert (flags.folder / "config.json").is_file()
-            else:
-                assert cli.main([command, *rest]) == 0, capsys.readouterr().err
-    assert set(ran) == set(COMMANDS)
-
-    assert names["u_there"].shape == names["some"].shape == (100,)
-    assert names["prediction"].shape == (5, 12, 12)
-    assert (names["low"] <= names["high"]).all()
-    assert Path("fields.png").stat().st_size > 10_000
-    assert np.load("answer.npz")["prediction"].shape == (100,)
-    assert len(read_cases("answers.h5")) == 40
-    assert set(read_cases("answer.vtu")[0].fields) == {"load", "bend", "bend_predicted"}
-    assert names["finer"].sizes == {"time": 2, "lat": 31, "lon": 41}
-    files = re.findall(r"^\| `([\w.]+)` \|", section("Saved models"), re.MULTILINE)
-    assert {path.name for path in Path("surrogate").iterdir()} == set(files)
 
 
 def section(title: str) -> str:
@@ -83,9 +42,15 @@ def mistakes(folder: Path):
     many.save("there")
     Path("a.pkl").write_bytes(b"\x80\x04]\x94.")
     np.savez("cases.npz", points=x, a=a, u=u)
+    for i in range(8):
+        speed = np.where((np.arange(50) == 12) & (i == 7), np.nan, a[i])
+        write_case(f"bad/case{i}.vtu", Case(points=x, fields={"speed": speed, "u": u[i]}))
+    yield lambda: ipot.fit("bad", inputs="speed", targets="u")
     yield lambda: arrays(points=x, values=broken, targets=u)
-    yield lambda: arrays(points=x, values=a.T, targets=u)
+    yield lambda: arrays(points=x, values=np.vstack([a, a[:10]]), targets=u)
     yield lambda: arrays(points=x[:40], values=a, targets=u)
+    yield lambda: arrays(points=x, values=a.T, targets=u)
+    yield lambda: arrays(x, a, u)
     yield lambda: arrays(values=a, targets=u)
     yield lambda: ipot.fit((a, u))
     yield lambda: ipot.fit(data.select([0]))

@@ -11,7 +11,7 @@ import pytest
 from ipot.errors import DataError, Unsupported
 from ipot.formats import inspect
 from ipot.formats.fields import Case
-from ipot.formats.vtk import read_vtk, write_vtk
+from ipot.formats.vtk import library, read_vtk, write_vtk
 
 pv = pytest.importorskip("pyvista")
 vtk = pytest.importorskip("vtk")
@@ -286,6 +286,21 @@ def test_an_older_file_that_was_cut_short_is_refused(tmp_path, binary):
         path.write_bytes(content[: int(share * len(content))])
         with pytest.raises(DataError, match=r"a\.vtk"):
             read_vtk(path)
+
+
+def test_vtk_reads_in_another_process_alone(tmp_path, monkeypatch):
+    """What it does on a damaged file is not the same each time: surviving once means nothing."""
+    mixed().save(tmp_path / "a.vtk")
+    surface().save(tmp_path / "b.vtk")
+    whole = [read_vtk(tmp_path / name) for name in ("a.vtk", "b.vtk")]
+    assert_same(whole[0], mixed())
+    monkeypatch.setattr(library, "_read", lambda *given: pytest.fail("VTK was called here"))
+    for name, before in zip(("a.vtk", "b.vtk"), whole, strict=True):
+        found = read_vtk(tmp_path / name)
+        assert (found.source, found.mesh.counts) == (str(tmp_path / name), before.mesh.counts)
+        assert found.mesh.types.tolist() == before.mesh.types.tolist()
+        for ours, theirs in zip(found.fields.values(), before.fields.values(), strict=True):
+            assert_same_bits(ours, theirs)
 
 
 def test_pickles_are_not_handed_on(tmp_path):

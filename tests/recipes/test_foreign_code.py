@@ -3,12 +3,13 @@
 import sys
 
 import pytest
+from own import tiny
 from saved.old import copied, edit
 
 import ipot
 from ipot.cli import main
 from ipot.data.store import Store
-from ipot.errors import RunError
+from ipot.errors import RunError, Untrusted
 from ipot.own_code import source_of
 from ipot.recipes.compare import compare, shared
 from ipot.recipes.experiment import experiment
@@ -64,6 +65,23 @@ def test_starting_from_a_run(code, folder, tmp_path):
     second = copied("run", tmp_path / "second", start_from=str(folder))
     (second / "last.safetensors").unlink()
     refused(code, resume, second, device="cpu")
+
+
+def test_fitting(code, tmp_path):
+    other = copied("fit", tmp_path / "other")
+    edit(other / "training", model__name="theirs.code")
+    refused(code, ipot.fit, tiny.data("mesh"), start_from=other, device="cpu", quiet=True)
+    stopped = copied("fit_stopped", tmp_path / "stopped")
+    edit(stopped / "training", model__name="theirs.code")
+    refused(code, ipot.fit, tiny.data("mesh"), resume=stopped, device="cpu", quiet=True)
+
+
+@pytest.mark.parametrize("part", ["problem", "model"])
+def test_the_experiment_that_a_saved_model_keeps(code, tmp_path, part):
+    """Whoever edits it can write down new checksums as well."""
+    kept = ipot.load(copied("run", tmp_path / "run"), device="cpu").save(tmp_path / "saved")
+    edit(kept, **{f"experiment__{part}__name": "theirs.code"})
+    refused(code, ipot.load, kept, device="cpu", edited=True)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +142,20 @@ def test_systems_that_a_folder_is_named_for(code, tmp_path):
 def test_odd_names_are_refused_whoever_trusts_them(name, trusted):
     with pytest.raises(RunError, match=r"a/config\.json: "):
         named_in_file("models", name, "a/config.json", trusted=trusted)
+
+
+@pytest.mark.parametrize(
+    "file", ["/", "//", "/.", "", ".", "a\0b", "/\ud83d", "/x" * 9999, 3, None]
+)
+@pytest.mark.parametrize("name", ["nowhere.code", "theirs.code"])
+def test_odd_records_of_code_say_nothing(code, name, file):
+    """What a file says of the module that it was trained with may be anything."""
+    recorded = {"module": name, "file": file, "sha256": "0"}
+    with pytest.raises(Untrusted, match="a module outside ipot"):
+        named_in_file("models", name, "config.json", trusted=False, recorded=recorded)
+    for odd in (recorded | {"sha256": []}, [recorded], file):
+        with pytest.raises(Untrusted):
+            named_in_file("models", name, "config.json", trusted=False, recorded=odd)
 
 
 def test_our_own_by_short_and_long_names():

@@ -43,12 +43,15 @@ _server: subprocess.Popen[str] | None = None
 _owner = 0
 
 
-def tried(function: str, path: Path, *arguments: Any, size: int | None = None) -> None:
+def tried(
+    function: str, path: Path, *arguments: Any, size: int | None = None, anew: bool = False
+) -> None:
     """Refuse a file on which `module:function(path, *arguments)` fails to come back.
 
     A `DataError` that the function raises is raised here; any other exception means nothing, since
     the caller will meet it again. Arguments must be plain values. `size` is that of all the files
-    that belong to it. A file is tried once as long as it stays the same.
+    that belong to it. A file is tried once as long as it stays the same, unless it must be `anew`,
+    for what the function leaves behind.
     """
     if in_trial():
         return
@@ -56,7 +59,8 @@ def tried(function: str, path: Path, *arguments: Any, size: int | None = None) -
     at = path.stat()
     size = at.st_size if size is None else size
     facts = (at.st_dev, at.st_ino, at.st_mtime_ns)
-    if said := _tried(function, str(path), arguments, size, facts):
+    ask = _tried.__wrapped__ if anew else _tried
+    if said := ask(function, str(path), arguments, size, facts):
         raise DataError(said)
 
 

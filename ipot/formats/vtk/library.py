@@ -1,7 +1,13 @@
-"""Everything else that VTK's own library can read, through pyvista where it is installed."""
+"""Everything else that VTK's own library can read, through pyvista where it is installed.
+
+On a damaged file VTK may read behind its memory, which ends the process one time and does not the
+next. So it reads in a child process, and only arrays come back.
+"""
 
 from __future__ import annotations
 
+import json
+import tempfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +25,13 @@ from ipot.formats.vtk.read import Found, in_order
 PRELOAD = ("pyvista",)
 
 TRIED = 2**28
-"""Bytes up to which files are read in a child process first."""
+"""Bytes up to which files are read in a child process."""
+
+ARRAYS = ("fields", "cell_fields", "parameters")
+"""Arrays by names, of a case."""
+
+PARTS = ("connectivity", "offsets", "types")
+"""Arrays of a mesh."""
 
 
 def read_other(path: Path, suffix: str, reason: str) -> Found:
@@ -27,18 +39,60 @@ def read_other(path: Path, suffix: str, reason: str) -> Found:
     vista = _pyvista(path, reason)
     size = refuse_outside(path, suffix)
     if size <= TRIED and file_or_folder(path) is not None:
-        trial.tried("ipot.formats.vtk.library:look", path, suffix, size=size)
-    return _handed_on(vista, path, suffix)
+        with tempfile.TemporaryDirectory(prefix="ipot-") as folder:
+            out = Path(folder, "found.npz")
+            where = f"{__name__}:hand_over"
+            trial.tried(where, path, suffix, str(path), str(out), size=size, anew=True)
+            if out.exists():  # else there are no child processes here, or this is one
+                return _taken(out)
+    return _handed_on(vista, path, suffix, str(path))
 
 
-def look(path: str, suffix: str) -> None:
-    """Read a file; for a child process, since VTK crashes on many a damaged one."""
+def hand_over(path: str, suffix: str, source: str, out: str) -> None:
+    """Read a file that the caller calls `source`, and put into `out` what is in it; for a child
+    process."""
     import pyvista
 
-    _handed_on(pyvista, Path(path), suffix)
+    found = _handed_on(pyvista, Path(path), suffix, source)
+    case, mesh = found.case, found.case.mesh
+    groups = {name: getattr(case, name) for name in ARRAYS}
+    arrays = {f"{g}/{i}": a for g, names in groups.items() for i, a in enumerate(names.values())}
+    told = {
+        "names": {group: list(names) for group, names in groups.items()},
+        "kind": found.kind,
+        "notes": found.notes,
+        "source": case.source,
+        "mesh": None if mesh is None else {"kind": mesh.kind, "counts": [*map(int, mesh.counts)]},
+    }
+    parts = {} if mesh is None else {f"mesh/{name}": getattr(mesh, name) for name in PARTS}
+    np.savez(
+        out,
+        allow_pickle=False,
+        told=np.frombuffer(json.dumps(told).encode(), np.uint8),
+        points=case.points,
+        **arrays,
+        **parts,
+    )
 
 
-def _handed_on(vista: ModuleType, path: Path, suffix: str) -> Found:
+def _taken(out: Path) -> Found:
+    """What `hand_over` has put there."""
+    with np.load(out, allow_pickle=False) as given:
+        told = json.loads(given["told"].tobytes())
+        groups: dict[str, Any] = {
+            group: {name: given[f"{group}/{i}"] for i, name in enumerate(names)}
+            for group, names in told["names"].items()
+        }
+        mesh = None
+        if (facts := told["mesh"]) is not None:
+            verts, lines, strips, polys = facts["counts"]
+            parts = {name: given[f"mesh/{name}"] for name in PARTS}
+            mesh = Mesh(kind=facts["kind"], counts=(verts, lines, strips, polys), **parts)
+        case = Case(points=given["points"], mesh=mesh, source=told["source"], **groups)
+    return Found(case=case, kind=told["kind"], notes=told["notes"])
+
+
+def _handed_on(vista: ModuleType, path: Path, suffix: str, source: str) -> Found:
     notes: list[str] = []
     try:
         # VTK reports on the side what is wrong, and hands over what it has all the same.
@@ -51,7 +105,7 @@ def _handed_on(vista: ModuleType, path: Path, suffix: str) -> Found:
         # infinite, which does not matter.
         said = [str(event) for event in catcher.events]
         errors = [e for e in said if "error" in e.lower() and "InformationKey" not in e]
-        case = None if errors or data is None else _case(vista, data, str(path), notes)
+        case = None if errors or data is None else _case(vista, data, source, notes)
     except DataError:
         raise
     except Exception as error:  # whatever VTK and pyvista raise on damaged files
