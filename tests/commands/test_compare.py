@@ -61,7 +61,7 @@ def words(tmp_path, monkeypatch):
     (package / "scale.py").write_text(SYSTEM)
     (package / "meshed.py").write_text(REFUSING)
     monkeypatch.syspath_prepend(str(package.parent))
-    flags = ["--models", "mine.scale,mine.meshed", "--minutes", "0.002", "--device", "cpu"]
+    flags = ["--models", "mine.scale", "mine.meshed", "--minutes", "0.002", "--device", "cpu"]
     flags += ["--out", str(tmp_path / "out"), "--data", str(tmp_path / "data")]
     yield ["compare", "training.toys", *flags]
     for name in [n for n in sys.modules if n == "mine" or n.startswith("mine.")]:
