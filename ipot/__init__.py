@@ -19,7 +19,7 @@ from ipot.version import __version__
 
 _OFFERED = (
     *("Dataset", "Experiment", "Fitted", "Question", "Sample", "Surrogate"),
-    *("ask", "experiment", "fit", "from_pretrained", "load", "resume", "run"),
+    *("ask", "compare", "experiment", "fit", "from_pretrained", "load", "resume", "run"),
 )
 __all__ = ["__version__", *_OFFERED]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipot.data.own import Dataset
+from ipot.own.compare import compare
 from ipot.own.fit import fit
 from ipot.recipes.experiment import Experiment, experiment
 from ipot.recipes.running import resume, run
@@ -22,6 +23,7 @@ __all__ = [
     "Sample",
     "Surrogate",
     "ask",
+    "compare",
     "experiment",
     "fit",
     "from_pretrained",

@@ -8,9 +8,12 @@ import os
 import shlex
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
+from typing import Any
 
 from ipot import own_code
+from ipot.commands import help, spelling
 from ipot.errors import IpotError, Terminated, UnknownName, Untrusted, shown
 from ipot.version import __version__
 
@@ -47,7 +50,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ipot: unknown command {shown(name)}. Known: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
-        with _terminated(), own_code.looking_in(_current_folder()):
+        with _terminated(), _remarks(name), own_code.looking_in(_current_folder()):
+            rest = spelling.of_today(name, rest)
+            if help.asked(rest) and (text := help.first_screen(name, rest)) is not None:
+                print(text)
+                return 0
             return importlib.import_module(f"ipot.commands.{name}").main(rest) or 0
     except UnknownName as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
@@ -85,6 +92,23 @@ def _current_folder() -> str | None:
 
 
 @contextlib.contextmanager
+def _remarks(name: str) -> Iterator[None]:
+    """Have a remark on data be one line, and not a place in our code."""
+    before = warnings.formatwarning
+
+    def line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
+        if category is UserWarning:
+            return f"ipot {name}: {message}\n"
+        return before(message, category, *where, **more)
+
+    warnings.formatwarning = line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
+@contextlib.contextmanager
 def _terminated() -> Iterator[None]:
     """Have SIGTERM end a command as Ctrl-C does, so that nothing half done is left behind."""
 
@@ -113,13 +137,13 @@ def _usage() -> str:
         "",
         "A first hour:",
         "  ipot demo",
-        "  ipot train darcy --training.epochs 100 --out runs/darcy",
+        "  ipot train darcy --epochs 100 --out runs/darcy",
         "  ipot evaluate runs/darcy --keep 0.25 --query-resolution 421",
         "  ipot plot runs/darcy",
         "Your own data:",
         "  ipot data inspect cases/",
         "  ipot fit cases/ --inputs a --targets u --out surrogate",
-        "  ipot predict surrogate new.vtu --output answer.vtu",
+        "  ipot predict surrogate new.vtu --out answer.vtu",
     ]
     return "\n".join(lines)
 

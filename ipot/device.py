@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -70,6 +71,34 @@ def peak_memory(device: torch.device) -> float | None:
         return None
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     return int(found[1]) / 2**20 if found else None
+
+
+def busy_cores(seconds: float = 0.2) -> tuple[float, int]:
+    """How many of the cores that this process may use other work keeps busy, and how many it may.
+
+    Measured while this process sleeps; where the system does not count (only Linux does), the load
+    of the last minute, in which this process has a part.
+    """
+    mine = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    count = len(mine) or os.cpu_count() or 1
+    before = _ticks(mine)
+    if before is None:
+        return (os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0), count
+    time.sleep(seconds)
+    idle, all_ = (b - a for a, b in zip(before, _ticks(mine) or before, strict=True))
+    return (max(0.0, count * (1 - idle / all_)) if all_ else 0.0), count
+
+
+def _ticks(cores: Sequence[int]) -> tuple[int, int] | None:
+    """The ticks that some cores have been idle, and all of theirs."""
+    try:
+        lines = Path("/proc/stat").read_text().splitlines()
+    except OSError:
+        return None
+    names = {f"cpu{core}" for core in cores}
+    # user nice system idle iowait irq softirq steal; guests are among the users.
+    rows = [[int(n) for n in line.split()[1:9]] for line in lines if line.split()[:1][0] in names]
+    return (sum(r[3] + r[4] for r in rows), sum(map(sum, rows))) if rows else None
 
 
 def out_of_memory(error: BaseException | None) -> bool:

@@ -48,6 +48,9 @@ class Spec:
     query_periods: tuple[float | None, ...] = ()
     parameters: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
+    """Of the outputs, where any is known."""
+    input_units: tuple[str, ...] = ()
+    parameter_units: tuple[str, ...] = ()
     dt: float = 1.0
     steps: int = 1
     history: int = 0

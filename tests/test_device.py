@@ -130,3 +130,38 @@ def test_on_a_gpu_rehearsals_leave_no_trace_and_replays_read_new_numbers():
     rate.fill_(5.0)
     replay()
     assert state.tolist() == [6.0] * 3
+
+
+STAT = """cpu  600 0 0 {idle} 0 0 0 0 0 0
+cpu0 100 5 5 {idle} 10 0 0 0 7 0
+cpu1 500 0 0 900 0 0 0 0 0 0
+cpu12 500 0 0 900 0 0 0 0 0 0
+intr 1 2 3
+"""
+
+
+@pytest.fixture
+def ticking(monkeypatch):
+    """A system that counts, and a clock that is not waited for: while we sleep, the first core was
+    idle for a quarter of 400 ticks, and the others, which are not ours, all the time."""
+    texts = [STAT.format(idle=880), STAT.replace("100 5 5", "400 5 5").format(idle=980)]
+    monkeypatch.setattr(device.os, "sched_getaffinity", lambda pid: {0}, raising=False)
+    monkeypatch.setattr(device.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(device.Path, "read_text", lambda path: texts.pop(0))
+
+
+@pytest.mark.usefixtures("ticking")
+def test_work_of_others_is_counted_on_the_cores_that_are_ours():
+    assert device.busy_cores() == (0.75, 1)
+
+
+def test_where_nothing_is_counted_the_load_is_what_there_is(monkeypatch):
+    monkeypatch.setattr(device, "_ticks", lambda cores: None)
+    monkeypatch.setattr(device.os, "getloadavg", lambda: (1.5, 0, 0), raising=False)
+    assert device.busy_cores()[0] == 1.5
+
+
+def test_the_system_is_asked():
+    busy, cores = device.busy_cores(0.02)
+    assert busy >= 0
+    assert cores >= 1

@@ -2,82 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import tyro
+from typing import Any
 
 from ipot.commands.common import emit, parse, say
+from ipot.commands.flags.fit import Fit
 from ipot.errors import DataError
 from ipot.formats.xarray_files import open_series
 from ipot.own.fit import Interrupted, fit
-
-
-@dataclass
-class Fit:
-    """Train on your own data, and save a model that answers anywhere.
-
-        ipot fit cases/ --inputs permeability --targets pressure --out surrogate
-        ipot fit runs.csv --parameters speed angle --targets p --minutes 20 --out surrogate
-        ipot fit era5.nc --inputs t2m --targets t2m --history 7 --lead 7 --out forecast
-        ipot fit cases/ --inputs load --targets bend --model relay --out surrogate
-
-    `ipot data inspect PATH` lists the names. Sizes are chosen from the data. A part of them is held
-    out, and the error there is printed beside those of nearest neighbours and a linear model.
-    """
-
-    path: Annotated[Path, tyro.conf.Positional]
-    """File or folder of cases, or a series in netCDF, Zarr or GRIB."""
-    out: Path | None = None
-    """Folder for the model."""
-    inputs: tuple[str, ...] = ()
-    """Fields that are known; without any, parameters or the places of the points."""
-    targets: tuple[str, ...] = ()
-    """Fields to predict."""
-    parameters: tuple[str, ...] = ()
-    """Numbers that hold for a whole case."""
-    targets_from: Path | None = None
-    """A file of its own for the targets of a series: stations in, a grid out."""
-    where: Literal["points", "cells"] = "points"
-    """Where fields of the same name are taken from."""
-    history: int | None = None
-    """Frames in, for a series in time."""
-    lead: int | None = None
-    """Frames out."""
-    every: int | None = None
-    """Steps of the file from one frame to the next."""
-    stride: int | None = None
-    """Frames from the start of one window to that of the next; 1 unless said: they overlap."""
-    season: bool = False
-    """Tell the model the time of the year."""
-    periodic: tuple[str, ...] = ()
-    """Coordinates that wrap around, as AXIS=PERIOD, like 0=1.0."""
-    geographic: bool = False
-    """The first two coordinates are longitude and latitude in degrees."""
-    minutes: float | None = None
-    """Training time; 5 unless said."""
-    epochs: int | None = None
-    """Passes over the data, instead of minutes."""
-    model: str | None = None
-    """ipot unless said, or another model that takes such data: relay, fno, ... (`ipot models`)."""
-    preset: Literal["default", "paper"] = "default"
-    """paper: the sizes of the publication."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
-    seed: int = 0
-    """Of the split, the initial weights and the order."""
-    resume: Path | None = None
-    """Go on with a run that was stopped in this folder, on the same data."""
-    resume_or_start: bool = False
-    """Go on with the run in --out if there is one, and start it if not."""
-    start_from: Path | None = None
-    """Fine-tune: start from the best weights of another fit, or of a run, with its sizes."""
-    trust: bool = False
-    """Import code outside ipot that the folder of --resume or --start-from names: only where you
-    know where it comes from."""
-    json: bool = False
-    """Print the scores as JSON."""
 
 
 def main(arguments: list[str]) -> int:
@@ -126,6 +57,7 @@ def _fit(flags: Fit) -> int:
         or_resume=flags.resume_or_start,
         start_from=flags.start_from,
         trusted=flags.trust,
+        quiet=flags.quiet,
         **options,
     )
     if flags.json:

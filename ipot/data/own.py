@@ -31,7 +31,7 @@ from ipot.data.own_join import joined, places, refuse_transposed, unrolled
 from ipot.data.own_layout import Layout
 from ipot.data.own_samples import held, listed, refuse_weights, structure
 from ipot.data.own_times import snapped, step_of
-from ipot.data.own_units import CHANNELS, carried, scaled_samples, with_places
+from ipot.data.own_units import CHANNELS, carried, in_units_of, scaled_samples, with_places
 from ipot.errors import DataError, UnknownName, shown
 from ipot.samples import Sample
 from ipot.spec import Spec
@@ -214,8 +214,13 @@ class Dataset:
         geographic: bool = False,
         history: int = 0,
         name: str = "own data",
+        input_units: Mapping[str, str] | None = None,
     ) -> Dataset:
-        """Samples that are a data set already, with the facts that are found in them or told."""
+        """Samples that are a data set already, with the facts that are found in them or told.
+
+        `units` are those of all channels by their names; `input_units` are those of inputs and
+        parameters, where an output of the same name may have another.
+        """
         first, name, geographic = data[0], text("name", name), flag("geographic", geographic)
         if not is_whole(history) or history < 0:
             raise DataError(f"history must be a whole number of frames, got {shown(history)}")
@@ -226,20 +231,25 @@ class Dataset:
         layout = layout or Layout(timed=len(first.times) > 1)
         wraps = periods_of(periods, domain, "points", layout.origin_scale)
         same = len(domain) == len(query_domain)
+        own_units = units if input_units is None else input_units
+        named_inputs = named("inputs", inputs, first.values.shape[-1], "value")
+        scalar_names = named("parameter_names", parameter_names, scalars, "parameter")
         dt, steps = step_of(first.times)
         layout = replace(
             layout, alone=not len(first.points), times=first.times if layout.timed else ()
         )
         spec = Spec(
             name=name,
-            inputs=named("inputs", inputs, first.values.shape[-1], "value"),
+            inputs=named_inputs,
             outputs=outputs,
-            parameters=named("parameter_names", parameter_names, scalars, "parameter"),
+            parameters=scalar_names,
             domain=domain,
             periods=wraps,
             query_domain=query_domain,
             query_periods=wraps if same else periods_of(None, query_domain, "queries"),
             units=units_of(units, outputs),
+            input_units=units_of(own_units, named_inputs),
+            parameter_units=units_of(own_units, scalar_names),
             geographic=geographic,
             dt=dt,
             steps=steps,
@@ -290,6 +300,12 @@ class Dataset:
         for name in names:
             own = own.with_scaling(name, layout.scaling(name))
         return Dataset(held(samples), self.spec, own)
+
+    def in_units_of(self, spec: Spec) -> Dataset:
+        """These samples as if they had been given in the units of other facts, where both say
+        units: what differs is converted, with a warning, or refused."""
+        layout, facts = in_units_of(self.layout, self.spec, spec)
+        return self if layout is self.layout else Dataset(self.data, facts, layout)
 
     def split(self, train: float = 0.8, *, seed: int = 0) -> tuple[Dataset, Dataset]:
         """Two data sets, the first with a fraction of the samples, drawn at random."""

@@ -59,8 +59,16 @@ def bounds(data: Stacked | Ragged, *, geographic: bool = False) -> tuple[Bounds,
         asked = _box(queries)
         boxes = (_box(points) if any(p.numel() for p in points) else asked), asked
     if geographic:
-        for box in boxes:
+        for box in dict.fromkeys(boxes):
             _refuse_not_geographic(box)
+            if in_radians(box):
+                (west, east), (south, north) = box[:2]
+                warnings.warn(
+                    f"geographic: longitudes go from {west:.4g} to {east:.4g} and latitudes from "
+                    f"{south:.4g} to {north:.4g}, which looks like radians; degrees are expected "
+                    "(numpy.rad2deg). If the places do lie so near 0° N, 0° E, nothing is wrong.",
+                    stacklevel=2,
+                )
     return boxes
 
 
@@ -235,6 +243,15 @@ def _extent(name: str, given: Any) -> list[Span] | None:
     if not arrays or len({a.shape[-1] for a in arrays}) > 1:
         return None
     return spans_of(name, arrays, arrays[0].shape[-1])
+
+
+def in_radians(box: Bounds) -> bool:
+    """Whether longitudes and latitudes in a box can be angles in radians. Degrees like these are
+    places in the Gulf of Guinea."""
+    (west, east), (south, north) = box[:2]
+    full, half = math.pi + 1e-3, math.pi / 2 + 1e-3
+    one_turn = (west >= -full and east <= full) or (west >= -1e-3 and east <= 2 * full)
+    return one_turn and -half <= south and north <= half
 
 
 def _refuse_not_geographic(box: Bounds) -> None:

@@ -43,20 +43,20 @@ def flag(argument: str, given: Any) -> bool:
     return bool(given)
 
 
-def units_of(units: Any, outputs: Sequence[str]) -> tuple[str, ...]:
-    """A unit for every output, or none at all."""
+def units_of(units: Any, channels: Sequence[str]) -> tuple[str, ...]:
+    """A unit for every channel, or none at all."""
     if units is None:
         return ()
     if not isinstance(units, Mapping):
-        raise DataError(
-            f"units must be a mapping like {{{shown(outputs[0])}: 'K'}}, got {shown(units)}"
-        )
+        name = channels[0] if channels else "u"
+        raise DataError(f"units must be a mapping like {{{shown(name)}: 'K'}}, got {shown(units)}")
     for name, unit in units.items():
         if not isinstance(unit, str):
             raise DataError(
                 f"units: that of {shown(name)} must be text like 'K' or 'm s-1', got {shown(unit)}"
             )
-    return tuple(units.get(output, "") for output in outputs) if units else ()
+    found = tuple(units.get(channel, "") for channel in channels)
+    return found if any(found) else ()
 
 
 def refuse_unknown_units(units: Any, channels: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from ipot.data.outliers import warn_outliers, warn_vanished
 from ipot.data.own_arrays import array, is_listed, spans_of
 from ipot.data.own_facts import place_scalings
 from ipot.data.own_layout import Layout
+from ipot.data.quantities import Agreement, behind
 from ipot.data.scaling import FAR, HELD, LOST, Scaling, Span, scaling_of
 from ipot.errors import DataError
 from ipot.samples import Sample
@@ -160,6 +161,29 @@ def carried(
             _refuse_lost(name, getattr(spec, CHANNELS[name]), data, before, other)
         changes[name] = before, after
     return converted([data[i] for i in range(len(data))], changes, wide)
+
+
+UNITS = {"values": "input_units", "targets": "units", "parameters": "parameter_units"}
+"""Columns of a sample, and what a `Spec` calls the units that their channels are declared in."""
+
+
+def in_units_of(layout: Layout, own: Spec, other: Spec) -> tuple[Layout, Spec]:
+    """The layout and the facts of data whose numbers are taken in the units that others declare.
+
+    What is held stays as it is: only what it is counted from and in is another.
+    """
+    agreed, facts = Agreement("the model"), own
+    for name, key in UNITS.items():
+        labels, given, wanted = getattr(own, CHANNELS[name]), getattr(own, key), getattr(other, key)
+        if not given or len(given) != len(wanted):
+            continue  # where there are other channels, that is refused elsewhere
+        channels = zip(labels, given, wanted, strict=True)
+        changes = [agreed.change(label, a, b, source="the data") for label, a, b in channels]
+        if any(changes):
+            layout = layout.with_scaling(name, behind(layout.scaling(name), changes))
+            facts = replace(facts, **{key: wanted})
+    agreed.say(stacklevel=3)
+    return layout, facts
 
 
 def counted_by(sample: Sample, layout: Layout) -> Sample:

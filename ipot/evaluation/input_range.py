@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ipot.data.own_layout import Layout
+from ipot.data.quantities import looks_like
 from ipot.models._wrappers import Normalized
 from ipot.models.base import Operator
 from ipot.samples import Sample
@@ -69,7 +70,10 @@ def warn_unlike(
 ) -> None:
     """Give one warning that names the channels which are far outside of their range in training."""
     said = []
-    for name, labels in (("values", spec.inputs), ("parameters", spec.parameters)):
+    for name, labels, units in (
+        ("values", spec.inputs, spec.input_units),
+        ("parameters", spec.parameters, spec.parameter_units),
+    ):
         if name not in given or name not in seen:
             continue
         (low, high), (least, most) = given[name], seen[name]
@@ -79,11 +83,18 @@ def warn_unlike(
         margin = torch.where(most > least, MARGIN * (most - least), 1e-3 * most.abs())
         far = (low < least - margin) | (high > most + margin)
         scaling = None if layout is None else layout.scaling(name)
-        for i in far.nonzero().flatten().tolist():
+        for i, label in enumerate(labels):
             ends = [_given(scaling, end, i) for end in (low, high, least, most)]
+            other = None
+            if i < len(units):
+                other = looks_like(units[i], (ends[0], ends[1]), (ends[2], ends[3]))
+            if not far[i] and other is None:
+                continue
+            unit = f" {units[i]}" if i < len(units) else ""
             said.append(
-                f"{labels[i]} ({name}) goes from {ends[0]:.6g} to {ends[1]:.6g}, in training from "
-                f"{ends[2]:.6g} to {ends[3]:.6g}"
+                f"{label} ({name}) goes from {ends[0]:.6g} to {ends[1]:.6g}, in training from "
+                f"{ends[2]:.6g} to {ends[3]:.6g}{unit}"
+                + (f": this looks like {other}" if other is not None else "")
             )
     if said:
         warnings.warn(

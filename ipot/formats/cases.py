@@ -9,7 +9,9 @@ import numpy as np
 
 from ipot.data.own import Dataset
 from ipot.data.own_facts import named
+from ipot.data.quantities import Agreement
 from ipot.errors import DataError
+from ipot.formats.case_units import in_units, learn
 from ipot.formats.fields import Arrays, Case, CaseReader, Trajectories
 from ipot.formats.limits import check_channels, check_memory
 from ipot.formats.roles import components, unknown
@@ -58,11 +60,12 @@ def dataset_of(
     numbers: list[np.ndarray] = []
     labels: dict[str, tuple[str, ...]] = {}
     units: dict[str, str] = {}
-    held = 0
+    held, agreed = 0, Agreement("other cases")
     for i in range(len(cases)):
-        case = cases[i]
-        asked = case if queries_from is None else queries_from[i]
-        units |= {**case.units, **asked.units}
+        case = _agreed(cases[i], (*inputs, *targets, *parameters), units, agreed, i)
+        asked = case
+        if queries_from is not None:
+            asked = _agreed(queries_from[i], targets, units, agreed, i)
         found: dict[str, tuple[str, ...]] = {}
         places, values, found["inputs"] = fields_of(case, inputs, "input", where)
         rows["points"].append(places)
@@ -81,6 +84,7 @@ def dataset_of(
             )
         held += sum(column[-1].nbytes for column in rows.values())
         check_memory(f"the data up to {source_of(case, i)}", held)
+    agreed.say(stacklevel=3)
     _drop_flat([*rows["points"], *rows["queries"]], rows)
     given: dict[str, Any] = {"queries": _mesh(rows["queries"]), "targets": _even(rows["targets"])}
     if inputs or not parameters or not isinstance(_mesh(rows["points"]), np.ndarray):
@@ -96,10 +100,19 @@ def dataset_of(
         inputs=labels["inputs"] if inputs else None,
         outputs=labels["outputs"],
         parameter_names=labels["parameter_names"] if parameters else None,
-        units=_channel_units(units, labels["outputs"]) or None,
+        units=_channel_units(units, [label for own in labels.values() for label in own]) or None,
         name=name,
         **facts,
     )
+
+
+def _agreed(
+    case: Case, names: Sequence[str], units: dict[str, str], agreed: Agreement, index: int
+) -> Case:
+    """A case in the units of those before it; what they do not say is learned from it."""
+    case = in_units(case, names, units, agreed, source_of(case, index))
+    learn(case, names, units)
+    return case
 
 
 def _of_arrays(
@@ -121,9 +134,15 @@ def _of_arrays(
         given[array], given[key] = _chosen(arrays, array, key, chosen, flat, default)
     for key in ("points", "values", "queries", "targets", "parameters", "weights"):
         _refuse_missing_in(arrays.files, key, given[key])
-    units = arrays.units.get("targets", "")
-    told = dict.fromkeys(given["outputs"] or (), units) if units else None
-    given |= {"units": told, "name": name, **facts}
+    told: dict[str, str] = {}
+    for array, key in (
+        ("values", "inputs"),
+        ("parameters", "parameter_names"),
+        ("targets", "outputs"),
+    ):
+        if unit := arrays.units.get(array, ""):
+            told |= dict.fromkeys(given[key] or (), unit)
+    given |= {"units": told or None, "name": name, **facts}
     return Dataset.from_arrays(**given)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ipot.data.guard.paths import refuse_leaving
+from ipot.data.quantities import Agreement, turned
 from ipot.errors import DataError
 from ipot.formats.detect import EXPECTED, KNOWN, LABELLED, VTK
 from ipot.formats.fields import Arrays, Case, CaseReader, Trajectories
@@ -152,6 +153,7 @@ def _joined(path: Path, files: list[Path], read: Read, notes: list[str], kind: s
             raise DataError(f"{file} has no targets, and {files[0]} has: all or none must")
         each.append(found)
     content: dict[str, Any] = {}
+    units, agreed = dict(each[0].units), Agreement(str(files[0]))
     for name in OWN:
         have = [getattr(a, name) for a in each]
         there = [a is not None for a in have]
@@ -161,10 +163,17 @@ def _joined(path: Path, files: list[Path], read: Read, notes: list[str], kind: s
             continue
         if name != "times":
             content[name] = have
+            for i, one in enumerate(each):
+                given, wanted = one.units.get(name, ""), units.get(name, "")
+                if found := agreed.change(name, given, wanted, source=str(files[i])):
+                    content[name][i] = turned(have[i], found)
+                elif given:
+                    units.setdefault(name, given)
             continue
         for file, times in zip(files, have, strict=True):
             if not np.array_equal(times, have[0]):
                 raise DataError(f"{file} has other times than {files[0]}")
         content[name] = have[0]
-    told = {"kind": kind, "source": str(path), "files": tuple(map(str, files))}
+    agreed.say()
+    told = {"units": units, "kind": kind, "source": str(path), "files": tuple(map(str, files))}
     return replace(each[0], **content, **told, notes=(*notes, *each[0].notes))

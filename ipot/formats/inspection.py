@@ -57,11 +57,13 @@ def _cases(path: str, cases: CaseReader) -> Inventory:
     absent: dict[tuple[str, str], list[str]] = {}
     places: set[bytes] = set()
     doubled, flat = 0, True
+    levels: set[float] = set()
     for order, i in enumerate(chosen):
         case, name = cases[i], cases.names[i]
         counts.append(len(case.points))
         units |= case.units
         flat &= case.flat.shape[1] < case.points.shape[1]
+        levels |= set(case.points[:1, -1].tolist())
         for role, rows, arrays in _parts(case):
             for key, array in arrays.items():
                 if (role, key) not in tallies:
@@ -102,7 +104,9 @@ def _cases(path: str, cases: CaseReader) -> Inventory:
             f"points are there twice in {doubled} of {len(chosen)} cases: keep one of each"
         )
     if flat:
-        notes.append("the last coordinate is the same for all points of a case: it is left out")
+        same = "the last coordinate is the same for all points of a case"
+        told = "and differs between cases: it is kept" if len(levels) > 1 else ": it is left out"
+        notes.append(f"{same}{' ' if len(levels) > 1 else ''}{told}")
     if min(counts) == 0:
         notes.append("there are cases without points: remove them")
     return Inventory(

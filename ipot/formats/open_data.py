@@ -101,7 +101,9 @@ def open_data(
     columns: dict[str, Any] = {"kind": "arrays"}
     if isinstance(found, CaseReader):
         answered = _where(found[0], fields["targets"], where)
-        places = {"where": answered, "inputs_where": where}
+        places: dict[str, Any] = {"where": answered, "inputs_where": where}
+        if left_out := _left_out(found[0], data.spec.query_dimension):
+            places["left_out"] = left_out
         columns = {"kind": "cases", **places, **fields, "parameters": scalars}
     return OpenedData(data, columns=columns, notes=notes)
 
@@ -171,6 +173,11 @@ def _where(case: Case, targets: Sequence[str], where: Where) -> Where:
     """Where targets are found: on cells, if they are not at points or cells were asked for."""
     places, _, _ = fields_of(case, targets, "target", where)
     return "points" if places is case.points else "cells"
+
+
+def _left_out(case: Case, dimension: int) -> list[float]:
+    """Where all cases lie along the coordinates that are the same in all of them."""
+    return case.points[0, dimension:].astype(float).tolist() if len(case.points) else []
 
 
 def _refuse_unknown(options: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ipot.data.quantities import unit_in_name
 from ipot.errors import DataError, shown
 from ipot.formats.fields import Case, CaseReader
 from ipot.formats.limits import check_memory
@@ -87,7 +88,8 @@ def cases_of(table: Table, source: str, kind: str) -> CaseReader:
             )
     points = places.of(table, rows)
     values = {name: part.of(table, rows) for name, part in fields.items()}
-    units = {str(k): str(v) for k, v in table.told.get("units", {}).items()}
+    units = {name: unit for name in fields if (unit := unit_in_name(name)[1])}
+    units |= {str(k): str(v) for k, v in table.told.get("units", {}).items()}
     parameters = {
         str(name): np.asarray(value["values"], value["dtype"])
         for name, value in table.told.get("parameters", {}).items()

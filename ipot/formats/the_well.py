@@ -22,7 +22,9 @@ import h5py
 import numpy as np
 
 from ipot import files
+from ipot.data.quantities import Agreement
 from ipot.errors import DataError
+from ipot.formats.case_units import trajectories_in_units
 from ipot.formats.fields import Trajectories, TrajectoryField
 from ipot.formats.hdf5 import array_at, children, group_at, opened, text
 from ipot.formats.limits import BROKEN, check_memory, size_of, unwritable
@@ -259,7 +261,9 @@ def _texts(value: Any) -> list[str]:
 
 def join_trajectories(parts: Sequence[Trajectories], source: str) -> Trajectories:
     """The trajectories of files one behind the other, where grids, times and fields are alike."""
-    first = parts[0]
+    first, agreed = parts[0], Agreement(parts[0].source)
+    parts = [first, *(trajectories_in_units(p, first.units, agreed) for p in parts[1:])]
+    agreed.say()
     for part in parts[1:]:
         if (unlike := _unlike(first, part)) is not None:
             raise DataError(

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from ipot.data.own import Dataset
+from ipot.data.quantities import Agreement
 from ipot.errors import DataError
+from ipot.formats.case_units import trajectories_in_units
 from ipot.formats.fields import Trajectories, TrajectoryField
 from ipot.formats.limits import check_memory
 from ipot.formats.roles import unknown
 from ipot.formats.series.arguments import whole
+from ipot.spec import Spec
 
 KIND = "trajectories"
 
@@ -83,7 +86,7 @@ def windows_of(
     numbered = _scalars(source, scalars)
     told = {
         c: source.units[n] for n in targets if n in source.units for c in _components(source, n)
-    }
+    } | {c: source.units.get(n, "") for n in inputs for c in _channels(source, [n], history)}
     data = Dataset.from_arrays(
         points=source.points,
         values=np.stack(values),
@@ -104,6 +107,20 @@ def windows_of(
         span=span,
         columns=columns,
     )
+
+
+def as_trained(source: Trajectories, columns: Mapping[str, Any], spec: Spec) -> Trajectories:
+    """Trajectories in the units that a model was trained in."""
+    units = dict(zip(spec.inputs, spec.input_units, strict=False))
+    units |= dict(zip(spec.outputs, spec.units, strict=False))
+    wanted = {}
+    for name in dict.fromkeys((*columns["inputs"], *columns["targets"])):
+        for component in _components(source, name)[:1]:
+            wanted[name] = units.get(component) or units.get(f"{component}[0]", "")
+    agreed = Agreement("the model")
+    found = trajectories_in_units(source, wanted, agreed)
+    agreed.say()
+    return found
 
 
 def latest(source: Trajectories, columns: Mapping[str, Any]) -> dict[str, Any]:

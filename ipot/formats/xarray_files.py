@@ -32,6 +32,8 @@ def open_series(where: Path | str) -> Any:
     Several files are put together along time, or where they have other variables side by side;
     larger ones need dask, which keeps that lazy.
     """
+    from ipot.formats.series.units import agree
+
     xr, paths = xarray(), files_of(Path(where))
     parts = [_open(path) for path in paths]
     if len(parts) == 1:
@@ -43,6 +45,7 @@ def open_series(where: Path | str) -> Any:
             f"{where}: {len(parts)} files with {size / 1e9:.2g} GB are put together with dask, "
             "which is not installed: pip install dask"
         )
+    parts = agree(parts, [path.name for path in paths])
     try:
         # In the order of time; `combine_by_coords` would put unlike grids side by side.
         groups: dict[tuple[str, ...], list[Any]] = {}

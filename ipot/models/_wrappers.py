@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ipot.data.dataset import Dataset
+from ipot.data.dataset import Dataset, Ragged, Stacked
 from ipot.data.statistics import Statistics
 from ipot.errors import DataError, Unsupported
 from ipot.models.base import Latent, LatentOperator, OneStep, Operator
 from ipot.nn.globe import is_global, on_globe, vector_bounds
 from ipot.nn.neighbours import Surroundings
-from ipot.samples import Batch
+from ipot.samples import Batch, Sample
 from ipot.spec import Need, Spec
+
+Places = TypeVar("Places", Batch, Sample)
 
 
 class Wrapper(Operator):
@@ -282,9 +284,20 @@ class OnGlobe(Wrapper):
     def seen(self, batch: Batch) -> Batch:
         """The batch in unit vectors; queries that are the points stay the same object."""
         self.spec.check(batch)
-        points = on_globe(batch.points)
-        same = batch.queries is batch.points
-        return replace(batch, points=points, queries=points if same else on_globe(batch.queries))
+        return self._mapped(batch)
+
+    def examine(self, data: Dataset) -> None:
+        """The inner model looks at unit vectors here too."""
+        if isinstance(data, Stacked):
+            self.inner.examine(Stacked(self._mapped(data.data), check=False))
+        else:
+            samples = [self._mapped(data[i]) for i in range(len(data))]
+            self.inner.examine(Ragged(samples, check=False))
+
+    def _mapped(self, places: Places) -> Places:
+        points = on_globe(places.points)
+        same = places.queries is places.points
+        return replace(places, points=points, queries=points if same else on_globe(places.queries))
 
     def measure(self, points: Float[Tensor, "N D"]) -> None:
         """The points are unit vectors to the inner model."""

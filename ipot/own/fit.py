@@ -221,17 +221,17 @@ def _score(fitted: Surrogate, splits: Splits, baselines: dict[str, Scores]) -> N
     if held is None:
         return
     found = evaluate(fitted.model, held.data.to(fitted.device), device=fitted.device)
-    scores["held_out"] = _total(found)
+    scores["held_out"] = total(found)
     scores["weighted"] = found.weighted_relative_l2 is not None
     scores["per_channel"] = dict(zip(outputs, found.per_channel, strict=True))
-    scores["baselines"] = {name: _total(s) for name, s in baselines.items()}
+    scores["baselines"] = {name: total(s) for name, s in baselines.items()}
     scores["baselines_per_channel"] = {
         name: dict(zip(outputs, s.per_channel, strict=True)) for name, s in baselines.items()
     }
     fitted.bounds = calibrated(fitted.model, held.data)
 
 
-def _total(scores: Scores) -> float:
+def total(scores: Scores) -> float:
     """One number, weighted where there are weights, as in training."""
     weighted = scores.weighted_relative_l2
     return scores.relative_l2 if weighted is None else weighted

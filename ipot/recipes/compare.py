@@ -6,6 +6,7 @@ goes on where it was stopped. What cannot be trained stays in the table, with th
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ import torch
 
 from ipot import files, lock, registry
 from ipot.data.store import Store
-from ipot.device import choose, out_of_memory, release_memory
+from ipot.device import busy_cores, choose, out_of_memory, release_memory
 from ipot.errors import DataError, Diverged, RunError, UnknownName, Unsupported, shown
 from ipot.models.base import parameter_count
 from ipot.problems.base import SPLITS
@@ -31,13 +32,17 @@ from ipot.recipes.compare_table import (
     simple_scores,
 )
 from ipot.recipes.experiment import PRESETS, Experiment, SplitReport, build, experiment, load_data
-from ipot.recipes.running import refuse_other, run
-from ipot.recipes.studies import Question, ask
+from ipot.recipes.own_data import OwnData
+from ipot.recipes.running import refuse_other, restore, run
+from ipot.recipes.studies import Question, ask_model
 from ipot.run_folder import Run
 from ipot.training.settings import Training
 
+CROWDED = 0.1
+"""Of the cores, and half of one at the least, that other programs may use without a remark."""
 PLENTY = 1_000_000
 """Epochs that no system reaches before its time is up."""
+Recipe = Callable[[str], Experiment]
 
 
 def shared(problem: str, preset: str = "default") -> Experiment:
@@ -47,11 +52,14 @@ def shared(problem: str, preset: str = "default") -> Experiment:
     return replace(experiment(problem), problem=registry.find("problems", problem), preset=preset)
 
 
-def chosen(words: str) -> list[str]:
-    """The systems that are meant by names with commas between them, or by `all`."""
-    if words.strip() == "all":
+def chosen(words: str | Sequence[str]) -> list[str]:
+    """The systems that are meant by names, in a list or with commas between them, or by `all`."""
+    listed = [words] if isinstance(words, str) else list(words)
+    if odd := [word for word in listed if not isinstance(word, str)]:
+        raise UnknownName(f"systems are given by their names, got {shown(odd[0])}")
+    found = [word.strip() for some in listed for word in some.split(",") if word.strip()]
+    if found == ["all"]:
         return registry.names("models")
-    found = [word.strip() for word in words.split(",") if word.strip()]
     found = [name if "." in name else name.replace("-", "_").lower() for name in found]
     if not found:
         known = ", ".join(registry.names("models"))
@@ -76,6 +84,8 @@ def compare(
     tell: Callable[[str], None] = lambda text: None,
     quiet: bool = False,
     trusted: bool = False,
+    recipe: Recipe | None = None,
+    simple: dict[str, Any] | None = None,
 ) -> Comparison:
     """Train systems one after the other, score each on the test split, leave compare.json.
 
@@ -83,47 +93,62 @@ def compare(
     small sizes. Called again with the same settings
     it skips what has ended and goes on with what was stopped. A system that was compared before,
     is not named now and lives outside this package is imported only where `out` is `trusted`.
+
+    `recipe` gives the settings of a system by its name, where they are not those of the problem's
+    recipes, and `simple` what answers without a model score: both for data of one's own.
     """
     terms = {"minutes": minutes, "seed": seed, "augment": augment}
     _refuse(base, terms)
-    options = {"device": device, "store": store or Store(), "report": report, "quiet": quiet}
+    store = store or Store()
+    options = {"device": device, "store": store, "report": report, "quiet": quiet}
     options |= {"trusted": trusted}
-    with lock.locked(Path(out), "comparing"):
-        return _compared(base, list(models), Path(out), terms, small, options, tell)
+    if recipe is None:
+        recipe = functools.partial(_of_problem, base, small=small)
+    out = Path(out)
+    with lock.locked(out, "comparing"):
+        place = choose(device)
+        plans = _plans(base, list(models), out, terms, recipe, trusted)
+        for plan in plans:
+            _refuse_folder(plan, out / plan.model)
+        if any(plan.settings and not _test(out / plan.model).exists() for plan in plans):
+            # Data that cannot be had are no system's fault: they end the comparison here.
+            for split in SPLITS:
+                load_data(base, split, store=store, device=place, report=report)
+        rows, tests = [], []
+        for number, plan in enumerate(plans, 1):
+            tell(f"{plan.model} ({number} of {len(plans)}): {_state(plan, out / plan.model)}")
+            test = _outcome(plan, out / plan.model, options, tell)
+            rows.append(row_of(plan, out / plan.model, test, base, minutes, small=small))
+            tests.append(test)
+            guesses = simple or simple_scores(plans, tests)
+            found = comparison_of(base, terms, place, rows, guesses, small=small)
+            files.write_json(out / "compare.json", found.as_dict())
+        return found
 
 
-def _compared(
+def _plans(
     base: Experiment,
     models: list[str],
     out: Path,
     terms: dict[str, Any],
-    small: bool,
-    options: dict[str, Any],
-    tell: Callable[[str], None],
-) -> Comparison:
-    place = choose(options["device"])
-    # Systems that were compared here before stay in the table.
+    recipe: Recipe,
+    trusted: bool,
+) -> list[Entrant]:
+    """The systems that are asked for, and those that were compared here before: they stay in the
+    table."""
     before = sorted(path.parent.name for path in out.glob("*/test.json"))
     for name in before:
         if "." in name and name not in models:
-            registry.named_in_file("models", name, out / name, trusted=options["trusted"])
-    models = list(dict.fromkeys([*models, *before]))
-    plans = [_plan(base, name, terms, small) for name in models]
-    for plan in plans:
-        _refuse_folder(plan, out / plan.model)
-    if any(plan.settings and not _test(out / plan.model).exists() for plan in plans):
-        # Data that cannot be had are no system's fault: they end the comparison here.
-        for split in SPLITS:
-            load_data(base, split, store=options["store"], device=place, report=options["report"])
-    rows, tests = [], []
-    for number, plan in enumerate(plans, 1):
-        tell(f"{plan.model} ({number} of {len(plans)}): {_state(plan, out / plan.model)}")
-        test = _outcome(plan, out / plan.model, options)
-        rows.append(row_of(plan, out / plan.model, test, base, terms["minutes"]))
-        tests.append(test)
-        found = comparison_of(base, terms, place, rows, simple_scores(plans, tests))
-        files.write_json(out / "compare.json", found.as_dict())
-    return found
+            code = _code_of(out / name)
+            registry.named_in_file("models", name, out / name, trusted=trusted, recorded=code)
+    return [_plan(base, name, terms, recipe) for name in dict.fromkeys([*models, *before])]
+
+
+def _code_of(folder: Path) -> Any:
+    """What a run says of the code of its model."""
+    config = Run(folder).config() if Run(folder).config_file.exists() else {}
+    code = config.get("code")
+    return code.get("model") if isinstance(code, dict) else None
 
 
 def _refuse(base: Experiment, terms: dict[str, Any]) -> None:
@@ -135,16 +160,15 @@ def _refuse(base: Experiment, terms: dict[str, Any]) -> None:
         raise Unsupported(f"{base.problem.name} lists no symmetry to augment by")
 
 
-def _plan(base: Experiment, model: str, terms: dict[str, Any], small: bool) -> Entrant:
+def _plan(base: Experiment, model: str, terms: dict[str, Any], recipe: Recipe) -> Entrant:
     """The settings of a system's recipe, with what all systems share put in their place."""
     try:
-        own = experiment(base.problem_name, model, base.preset)
+        own = recipe(model)
         view = _own_view(base, own)
         settings = replace(
             own,
             problem=replace(base.problem, **view),
             data=base.data,
-            model=systems.small(model, own.model) if small else own.model,
             training=replace(own.training, epochs=PLENTY, **terms),
         )
         parameters = parameter_count(build(settings))
@@ -154,8 +178,16 @@ def _plan(base: Experiment, model: str, terms: dict[str, Any], small: bool) -> E
     return Entrant(model=model, settings=settings, parameters=parameters, view=words)
 
 
+def _of_problem(base: Experiment, model: str, *, small: bool) -> Experiment:
+    """The settings of a system's own recipe for a problem."""
+    own = experiment(base.problem_name, model, base.preset)
+    return replace(own, model=systems.small(model, own.model)) if small else own
+
+
 def _own_view(base: Experiment, own: Experiment) -> dict[str, Any]:
     """What a recipe changes of the problem, where the caller has not chosen something else."""
+    if isinstance(base.problem, OwnData):
+        return {}
     default = registry.find("problems", base.problem_name)
     return {
         f.name: getattr(own.problem, f.name)
@@ -194,7 +226,9 @@ def _test(folder: Path) -> Path:
     return folder / "test.json"
 
 
-def _outcome(plan: Entrant, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
+def _outcome(
+    plan: Entrant, folder: Path, options: dict[str, Any], tell: Callable[[str], None]
+) -> dict[str, Any]:
     """Train and score a system: what `ipot evaluate --json` prints, or a reason.
 
     A system that diverged has ended. Missing memory or structure may be there the next time.
@@ -207,6 +241,9 @@ def _outcome(plan: Entrant, folder: Path, options: dict[str, Any]) -> dict[str, 
     # What the system before has left behind is none of this one's memory.
     torch.compiler.reset()
     release_memory()
+    busy = _crowded(options["device"])
+    if busy:
+        tell(f"{busy}: its minutes are worth less than those of a system that has them alone")
     try:
         test = _train(plan.settings, folder, options)
     except Diverged as error:
@@ -217,16 +254,29 @@ def _outcome(plan: Entrant, folder: Path, options: dict[str, Any]) -> dict[str, 
         if not out_of_memory(error):
             raise
         return {"reason": "out of memory"}
+    test = test | {"busy": f"{busy} when it began"} if busy else test
     files.write_json(_test(folder), test)
     return test
+
+
+def _crowded(device: str) -> str:
+    """Who else works on this machine, in words; minutes on a CPU are not comparable then."""
+    if choose(device).type != "cpu":
+        return ""
+    busy, cores = busy_cores()
+    if busy <= max(0.5, CROWDED * cores):
+        return ""
+    return f"other programs kept {min(busy, cores):.1f} of {cores} cores busy"
 
 
 def _train(settings: Experiment, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
     result = run(settings, folder, or_resume=True, **options)
     if not math.isfinite(result.best_validation):
         return {"reason": "diverged: no validation error was finite"}
-    keep = {name: options[name] for name in ("device", "store", "report")}
-    return ask(folder, Question(), **keep).as_dict()
+    own = settings.problem if isinstance(settings.problem, OwnData) else None
+    model, known = restore(folder, choose(options["device"]), data=own, trusted=options["trusted"])
+    keep = {name: options[name] for name in ("store", "report")}
+    return ask_model(model, known, Question(), **keep).as_dict()
 
 
 def _first_sentence(error: Exception) -> str:

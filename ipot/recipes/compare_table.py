@@ -13,6 +13,7 @@ from ipot import safe_read
 from ipot.errors import RunError
 from ipot.recipes import published
 from ipot.recipes.experiment import Experiment
+from ipot.recipes.own_data import OwnData
 from ipot.recipes.running import ended
 from ipot.run_folder import Run, environment
 from ipot.training import journal
@@ -61,6 +62,10 @@ class Comparison:
     rows: list[Row]
     mean_field: float | None
     references: dict[str, float]
+    small: bool = False
+    """Whether systems and problem have sizes for a first look."""
+    remarks: tuple[str, ...] = ()
+    """What a reader must know of all errors."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -80,14 +85,24 @@ class Entrant:
 
 
 def row_of(
-    plan: Entrant, folder: Path, test: dict[str, Any], base: Experiment, minutes: float
+    plan: Entrant,
+    folder: Path,
+    test: dict[str, Any],
+    base: Experiment,
+    minutes: float,
+    *,
+    small: bool = False,
 ) -> Row:
-    """What became of a system, from its run folder and its scores on the test split."""
+    """What became of a system, from its run folder and its scores on the test split.
+
+    What others have published is no comparison for `small` sizes.
+    """
     viscosity = getattr(base.problem, "viscosity", None)
     where = (base.problem.name, plan.model)
-    quoted = published.quoted(*where, viscosity=viscosity)
-    remark = published.remark(*where, viscosity=viscosity)
+    quoted = None if small else published.quoted(*where, viscosity=viscosity)
+    remark = None if small else published.remark(*where, viscosity=viscosity)
     notes = [*plan.view, *([f"nothing published to quote: {remark}"] if remark else [])]
+    notes += [test["busy"]] if test.get("busy") else []
     row = Row(
         model=plan.model,
         parameters=plan.parameters,
@@ -99,7 +114,7 @@ def row_of(
     lines = journal.read(Run(folder).metrics)
     row = replace(
         row,
-        error=test.get("relative_l2"),
+        error=_error(test, base),
         reason=test.get("reason", ""),
         curve=[
             (line["seconds"], line["validation"])
@@ -112,6 +127,14 @@ def row_of(
         row = replace(row, **_efforts(result, lines))
         notes += _unlike(result, minutes)
     return replace(row, notes=tuple(notes))
+
+
+def _error(test: dict[str, Any], base: Experiment) -> float | None:
+    """The error on test samples; of data of one's own weighted where they have weights, as a fit
+    prints it."""
+    weighted = test.get("weighted_relative_l2")
+    own = isinstance(base.problem, OwnData) and weighted is not None
+    return weighted if own else test.get("relative_l2")
 
 
 def _efforts(result: Result, lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -167,16 +190,22 @@ def comparison_of(
     place: torch.device,
     rows: list[Row],
     simple: dict[str, Any],
+    *,
+    small: bool = False,
 ) -> Comparison:
     """The rows so far, best first, with what they were made with."""
     settings = base.as_dict()
+    problem = settings["problem"]
+    if isinstance(base.problem, OwnData):
+        problem = {"name": base.problem.spec.name, "fingerprint": problem["fingerprint"]}
     return Comparison(
-        problem=settings["problem"],
+        problem=problem,
         data=settings["data"],
         terms=terms,
         preset=base.preset,
         device=torch.cuda.get_device_name(place) if place.type == "cuda" else place.type,
         environment=environment(),
+        small=small,
         rows=sorted(rows, key=lambda row: math.inf if row.error is None else row.error),
         **simple,
     )
@@ -193,6 +222,8 @@ def read_test(path: Path) -> dict[str, Any]:
             raise RunError("it must hold an object with names")
         from_value(float, content.get("relative_l2"), "relative_l2")
         from_value(float | None, content.get("mean_field", ""), "mean_field")
+        from_value(float | None, content.get("weighted_relative_l2"), "weighted_relative_l2")
+        from_value(str, content.get("busy", ""), "busy")
         simple = content.get("references")
         if not isinstance(simple, dict) or not all(isinstance(r, dict) for r in simple.values()):
             raise RunError("references must be an object of objects")

@@ -143,7 +143,7 @@ def ask_model(
     data = seen_test_data(settings, question, **keys)
     examine(model, data, question)
     found = answer(
-        model, settings, question, data, batch=batch, guess=_guess(settings, question, keys)
+        model, settings, question, data, batch=batch, guess=mean_guess(settings, question, keys)
     )
     simple = asked_problem(settings, question).references(data, "test")
     return replace(found, references=score_references(simple, data, batch=batch))
@@ -283,7 +283,7 @@ def _planes(queries: Tensor) -> Iterator[Tensor]:
         yield from sample if sample.ndim == 3 else [sample]
 
 
-def _guess(settings: Experiment, question: Question, keys: dict[str, Any]) -> Tensor | None:
+def mean_guess(settings: Experiment, question: Question, keys: dict[str, Any]) -> Tensor | None:
     """The mean field of the training data at the training resolution, if the question is asked
     there; other resolutions would need the training data at that resolution."""
     own = getattr(settings.problem, "resolution", None)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from ipot import files
 from ipot.errors import DataError
 from ipot.recipes.compare_table import Comparison, Row
 from ipot.report.curves import MARKERS, scale_axis, tidy
 from ipot.report.labels import SIZE, Mark, name_ends, name_points
-from ipot.report.style import COLOURS, FAINT, Axes, Figure, Sheet, look
+from ipot.report.style import COLOURS, FAINT, Axes, Figure, Sheet, look, save
 from ipot.report.tables import markdown
 
 COLUMNS = (
@@ -24,35 +26,48 @@ COLUMNS = (
 )
 # Colours come round again; a line then looks otherwise.
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.2)))
+PUBLISHED = (
+    " Published errors come from a full schedule on the original files: what others reached, not "
+    "this experiment."
+)
 WORTHLESS = 2.0
 """Errors beyond this are drawn at the edge: an answer of zero would be better."""
 
 
+def columns(found: Comparison) -> tuple[str, ...]:
+    """What a comparison has to say of its systems."""
+    quoted = any(row.published is not None for row in found.rows)
+    there = {"peak GiB": _has_peaks(found), "published": quoted}
+    return tuple(name for name in COLUMNS if there.get(name, True))
+
+
 def cells(found: Comparison) -> tuple[list[list[object]], list[str]]:
     """Rows for a table, best first and answers without a model last, and the footnotes below it."""
-    rows: list[list[object]] = []
+    shown, rows = columns(found), []
     marks: dict[str, str] = {}
     for row in found.rows:
         texts = [text for text in (row.reason, *row.notes) if text]
         # What is said of several systems is said once.
         signs = [marks.setdefault(text, _mark(len(marks) + 1)) for text in texts]
-        rows.append([" ".join([row.model, *signs]), *_values(row)])
+        values = _values(row) | {"model": " ".join([row.model, *signs])}
+        rows.append([values[name] for name in shown])
     simple = {**found.references, "the mean field": found.mean_field}
     for name, error in simple.items():
-        rows.append([name, *[None] * 5, _written(error, ".5f"), None])
+        values = {"model": name, "test error": _written(error, ".5f")}
+        rows.append([values.get(name) for name in shown])
     return rows, [f"{sign} {text}" for text, sign in marks.items()]
 
 
-def _values(row: Row) -> list[object]:
-    return [
-        row.parameters,
-        row.epochs,
-        _written(row.epoch_seconds, "#.3g"),
-        _written(row.setup_seconds, ".1f"),
-        _written(row.peak_gib, ".2f"),
-        _written(row.error, ".5f"),
-        _written(row.published, "g"),
-    ]
+def _values(row: Row) -> dict[str, object]:
+    return {
+        "parameters": row.parameters,
+        "epochs": row.epochs,
+        "s/epoch": _written(row.epoch_seconds, "#.3g"),
+        "set-up s": _written(row.setup_seconds, ".1f"),
+        "peak GiB": _written(row.peak_gib, ".2f"),
+        "test error": _written(row.error, ".5f"),
+        "published": _written(row.published, "g"),
+    }
 
 
 def _written(value: float | None, how: str) -> str | None:
@@ -70,30 +85,45 @@ def heading(found: Comparison) -> str:
     side = found.problem.get("resolution")
     seen = f"{found.data['train']} samples" + (f" at {side} a side" if side else "")
     words = f"{minutes:g} min of training each on {seen}, preset {found.preset}, {found.device}"
-    return f"{name}: {words}"
+    return f"{name}: {words}" + (", sizes for a first look" if found.small else "")
 
 
-def page(found: Comparison, command: str) -> str:
+def page(found: Comparison, command: str, language: str = "bash") -> str:
     """The comparison as Markdown, with all that is needed to read it."""
-    rows, footnotes = cells(found)
+    (rows, footnotes), sources = cells(found), _sources(found.rows)
     data, terms, where = found.data, found.terms, found.environment
     parts = [
         f"# {heading(found)}",
-        f"```bash\n{command}\n```",
+        f"```{language}\n{command}\n```",
         f"ipot {where['ipot']}, torch {where['torch']}, Python {where['python']}, "
         f"{where['system']}; {found.device}, {where['threads']} CPU threads.",
         f"{data['train']} training samples, {'' if terms['augment'] else 'not '}augmented; "
         f"{data['validation']} for validation, {data['test']} for the test. Data seed "
         f"{data['seed']}, training seed {terms['seed']}.",
-        markdown(COLUMNS, rows).rstrip(),
-        "  \n".join(footnotes),
+        markdown(columns(found), rows).rstrip(),
+        "  \n".join([*footnotes, *found.remarks]),
         "The test error is the relative L2, with the weights that did best on validation samples. "
-        "The minutes count validations, and not the set-up (compiling, capturing). Published "
-        "errors come from a full schedule on the original files: what others reached, not this "
-        "experiment.",
-        "\n".join(_sources(found.rows)),
+        "The minutes count validations, and not the set-up (compiling, capturing)."
+        + (PUBLISHED if sources else ""),
+        "\n".join(sources),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def write(found: Comparison, folder: Path, command: str, language: str = "bash") -> list[str]:
+    """The page and, where a system was scored, the picture; their names."""
+    files.write_text(folder / "compare.md", page(found, command, language))
+    if all(row.error is None for row in found.rows):
+        return ["compare.md"]
+    save(comparison(found), folder / "compare.png")
+    return ["compare.md", "compare.png"]
+
+
+def table_lines(found: Comparison) -> list[str]:
+    """The table in lines of plain text, and what is said below it."""
+    rows, footnotes = cells(found)
+    table = markdown(columns(found), rows).rstrip().splitlines()
+    return [heading(found), *table, *footnotes, *found.remarks]
 
 
 def _sources(rows: Sequence[Row]) -> list[str]:
@@ -106,30 +136,35 @@ def _sources(rows: Sequence[Row]) -> list[str]:
 
 
 def comparison(found: Comparison) -> Figure:
-    """Three panels with one axis of errors: against time, parameters and peak memory."""
+    """Panels with one axis of errors: against time, parameters and, of a GPU, peak memory."""
     rows = [row for row in found.rows if row.error is not None]
     if not rows:
         raise DataError("there is nothing to draw: no system of the comparison has an error")
     with look():
-        sheet = Sheet(12.0, 4.0)
+        across = {"parameters (millions)": [_millions(row) for row in rows]}
+        if _has_peaks(found):
+            across["peak memory (GiB)"] = [row.peak_gib for row in rows]
+        sheet = Sheet(5.0 + 3.5 * len(across), 4.0)
         sheet.title(heading(found), 0.65)
-        time, size, memory = (sheet.axes(left, 0.6, 3.0, 2.8) for left in (0.65, 5.2, 8.75))
+        time = sheet.axes(0.65, 0.6, 3.0, 2.8)
         ends = _draw_curves(time, rows)
-        sizes = _draw_points(size, rows, [_millions(row) for row in rows])
-        peaks = _draw_points(memory, rows, [row.peak_gib for row in rows])
         time.set(ylabel="relative $L^2$ error", xlabel="seconds of training")
         time.set_title("on validation samples, while training")
-        size.set(xlabel="parameters (millions)")
-        memory.set(xlabel="peak memory (GiB)")
-        for axes in (time, size, memory):
+        ends += _share_errors(time, found, rows)
+        tidy(time)
+        panels = []
+        for i, (label, places) in enumerate(across.items()):
+            axes = sheet.axes(5.2 + 3.55 * i, 0.6, 3.0, 2.8)
+            marks = _draw_points(axes, rows, places)
+            axes.set(xlabel=label)
+            axes.set_title("on test samples, at the end")
             _share_errors(axes, found, rows)
             tidy(axes)
-        for axes in (size, memory):
-            axes.set_title("on test samples, at the end")
+            panels.append((axes, marks))
         # What fits where depends on the scales, so names come last.
         name_ends(time, ends)
-        name_points(size, sizes)
-        name_points(memory, peaks)
+        for axes, marks in panels:
+            name_points(axes, marks)
         if missing := [row.model for row in found.rows if row.error is None]:
             words = f"without an error: {', '.join(missing)}"
             sheet.text(0.65, 3.95, words, fontsize=SIZE, color=FAINT, va="bottom")
@@ -182,25 +217,30 @@ def _dot(i: int) -> dict[str, Any]:
         "markeredgewidth": 0.6,
         "linestyle": "none",
         "zorder": 4,
+        "clip_on": False,
     }
 
 
-def _share_errors(axes: Axes, found: Comparison, rows: Sequence[Row]) -> None:
-    """One axis of errors for every panel, and the mean field on it."""
+def _share_errors(axes: Axes, found: Comparison, rows: Sequence[Row]) -> list[Mark]:
+    """One axis of errors for every panel, and the answers without a model as lines across it; what
+    they are called, at their right ends."""
     errors = [error for row in rows for _, error in row.curve]
     errors += [row.error for row in rows if row.error is not None]
-    if found.mean_field is not None:
-        errors.append(found.mean_field)
-        axes.axhline(found.mean_field, color=FAINT, linewidth=0.9, linestyle=(0, (5, 3)), zorder=2)
-        axes.annotate(
-            "the mean field",
-            (0.985, found.mean_field),
-            xycoords=("axes fraction", "data"),
-            xytext=(0, 2),
-            textcoords="offset points",
-            ha="right",
-            va="bottom",
-            fontsize=SIZE,
-            color="#5a5a5a",
-        )
-    scale_axis(axes, "y", [min(error, WORTHLESS) for error in errors], True, room=0.06)
+    simple = {name: min(error, WORTHLESS) for name, error in _simple(found).items()}
+    for error in simple.values():
+        axes.axhline(error, color=FAINT, linewidth=0.9, linestyle=(0, (5, 3)), zorder=2)
+    limits = [*(min(error, WORTHLESS) for error in errors), *simple.values()]
+    scale_axis(axes, "y", limits, True, room=0.06)
+    right = axes.get_xlim()[1]
+    return [Mark(name, right, error, FAINT) for name, error in simple.items()]
+
+
+def _simple(found: Comparison) -> dict[str, float]:
+    """The errors of answers without a model, by name."""
+    known = {**found.references, "the mean field": found.mean_field}
+    return {name: error for name, error in known.items() if error is not None}
+
+
+def _has_peaks(found: Comparison) -> bool:
+    """Whether memory can be compared: on a CPU it is that of the whole process, data and all."""
+    return found.device != "cpu" and any(row.peak_gib is not None for row in found.rows)

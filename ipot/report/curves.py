@@ -12,6 +12,7 @@ from ipot.errors import DataError, shown
 from ipot.report.style import COLOURS, FAINT, RULE, Axes, Figure, Sheet, look
 from ipot.report.tables import Number
 
+Bars = Mapping[str, Sequence[tuple[Number, Number] | list[Number]]]
 Series = Mapping[str, tuple[Sequence[Number], Sequence[Number]]]
 MARKERS = "osD^vP"
 
@@ -25,8 +26,10 @@ def curve(
     logy: bool = True,
     title: str | None = None,
     reference: Mapping[str, Number] | None = None,
+    bars: Bars | None = None,
 ) -> Figure:
-    """Errors against a fraction, a resolution or a time; references are dashed lines."""
+    """Errors against a fraction, a resolution or a time; references are dashed lines, and bars go
+    from a lower to an upper value at each position of a series."""
     with look():
         sheet = Sheet(4.2, 3.0)
         axes = sheet.axes(0.65, 0.3 if title else 0.1, 3.45, 2.25 if title else 2.45)
@@ -39,6 +42,7 @@ def curve(
             logy=logy,
             title=title,
             reference=reference,
+            bars=bars,
         )
         return sheet.figure
 
@@ -53,6 +57,7 @@ def draw_curve(
     logy: bool = True,
     title: str | None = None,
     reference: Mapping[str, Number] | None = None,
+    bars: Bars | None = None,
 ) -> None:
     """Draw curves into axes that exist; `curve` says what the arguments mean."""
     if not series:
@@ -61,17 +66,26 @@ def draw_curve(
         if len(x) != len(y):
             raise DataError(f"series {shown(name)} has {len(x)} positions and {len(y)} values")
         order = np.argsort(np.asarray(x, float), kind="stable")
+        x, y = np.asarray(x, float)[order], np.asarray(y, float)[order]
+        colour, axis_has = COLOURS[i % len(COLOURS)], _shown(x, logx) & _shown(y, logy)
+        # Markers at the edge are seen whole; what a log axis has no place for is not drawn at all.
         axes.plot(
-            np.asarray(x, float)[order],
-            np.asarray(y, float)[order],
-            color=COLOURS[i % len(COLOURS)],
+            x,
+            np.where(axis_has, y, np.nan),
+            color=colour,
             marker=MARKERS[i % len(MARKERS)] if len(x) <= 60 else None,
             markersize=4,
             markeredgecolor="white",
             markeredgewidth=0.5,
             label=name,
             zorder=3,
+            clip_on=False,
         )
+        if bars and name in bars:
+            low, high = np.asarray(bars[name], float)[order].T
+            axes.vlines(x, low, high, color=colour, linewidth=0.9, alpha=0.55, zorder=2.5)
+            for ends in (low, high):
+                axes.plot(x, ends, linestyle="none", marker="_", markersize=5, color=colour)
     for name, value in (reference or {}).items():
         axes.axhline(value, color=FAINT, linewidth=0.9, linestyle=(0, (5, 3)), zorder=2)
         axes.annotate(
@@ -86,6 +100,7 @@ def draw_curve(
             color="#5a5a5a",
         )
     values = [*(v for _, y in series.values() for v in y), *(reference or {}).values()]
+    values += [v for pairs in (bars or {}).values() for pair in pairs for v in pair]
     places = [v for x, _ in series.values() for v in x]
     scale_axis(axes, "x", places, logx, room=0.06)
     scale_axis(axes, "y", values, logy, room=0.1)
@@ -95,6 +110,11 @@ def draw_curve(
         axes.set_title(title)
     if len(series) > 1:
         axes.legend(loc="best", handlelength=1.6, borderaxespad=0.4)
+
+
+def _shown(values: Any, log: bool) -> Any:
+    """Which values an axis has a place for."""
+    return (values > 0) | (not log)
 
 
 def training(metrics: Sequence[Mapping[str, Any]]) -> Figure:

@@ -87,7 +87,15 @@ def _beside(axes: Axes, mark: Mark, offset: tuple[int, int], ha: str, va: str) -
         color=INK,
         zorder=5,
         arrowprops=line if far else None,
+        path_effects=_halo(),
     )
+
+
+def _halo() -> list[Any]:
+    """White around words, which lines may cross."""
+    from matplotlib.patheffects import withStroke
+
+    return [withStroke(linewidth=2.0, foreground="white")]
 
 
 def _clashes(box: Any, taken: Sequence[Any], points: Sequence[Any], frame: Any) -> int:

@@ -75,6 +75,7 @@ class View:
             linewidths=0.3 if outline else 0.0,
             edgecolors=INK if outline else "none",
             rasterized=len(values) > 2000,
+            clip_on=not _all_within(axes, self.x, self.y),
             **limits,
         )
 
@@ -84,7 +85,8 @@ class View:
         if self.kind == "grid":
             x, y = (a.ravel() for a in np.meshgrid(x, y))
         size = replace(self, kind="cloud", x=x, y=y)._sizes(axes)
-        axes.scatter(x, y, s=size, color="#555555", linewidths=0)
+        clipped = not _all_within(axes, x, y)
+        axes.scatter(x, y, s=size, color="#555555", linewidths=0, clip_on=clipped)
 
     def _sizes(self, axes: Axes) -> np.ndarray:
         """Marker areas in points squared: a little less than the distance to the neighbours."""
@@ -101,6 +103,13 @@ class View:
         if coarse < 4 * fine:
             spacing = np.full(count, np.median(spacing))
         return np.clip(0.85 * spacing, 0.6, 5.5) ** 2
+
+
+def _all_within(axes: Axes, x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether a panel shows all points: then one at its frame is drawn whole."""
+    (left, right), (bottom, top) = sorted(axes.get_xlim()), sorted(axes.get_ylim())
+    inside = (x >= left) & (x <= right) & (y >= bottom) & (y <= top)
+    return bool(inside.all())
 
 
 def view(points: np.ndarray, grid: tuple[int, ...] | None = None, *, latlon: bool = False) -> View:

@@ -117,7 +117,7 @@ def _channels(spec: Mapping[str, Any], scales: Scales, layout: Mapping[str, Any]
     for key, kind in (("inputs", "input"), ("parameters", "parameter"), ("outputs", "output")):
         column = {"inputs": "values", "outputs": "targets"}.get(key, key)
         means, spreads = scales.get(kind, ([], []))
-        units = spec["units"] if kind == "output" else []
+        units = spec.get("units" if kind == "output" else f"{kind}_units", [])
         for i, name in enumerate(spec[key]):
             offset, scale = _unit(held, column, i)
             digits = 12 if offset else 4

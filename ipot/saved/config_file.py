@@ -158,10 +158,14 @@ def spec_from_dict(content: Any, where: str) -> Spec:
     for name in ("periods", "query_periods"):
         if any(period is not None and period <= 0 for period in getattr(spec, name)):
             raise RunError(f"{where}: {name} must be positive, or null, got {getattr(spec, name)}")
-    if spec.units and len(spec.units) != len(spec.outputs):
-        raise RunError(
-            f"{where}: units has {len(spec.units)} entries for {len(spec.outputs)} outputs"
-        )
+    for name, kind in (
+        ("units", "outputs"),
+        ("input_units", "inputs"),
+        ("parameter_units", "parameters"),
+    ):
+        count, channels = len(getattr(spec, name)), len(getattr(spec, kind))
+        if count not in (0, channels):
+            raise RunError(f"{where}: {name} has {count} entries for {channels} {kind}")
     return spec
 
 

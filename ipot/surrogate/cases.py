@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ipot.data.quantities import Agreement
 from ipot.errors import DataError
+from ipot.formats.case_units import in_units
 from ipot.formats.cases import Where, fields_of, scalars_of, source_of
 from ipot.formats.fields import Case
 from ipot.samples import Sample
@@ -55,6 +59,8 @@ def arguments_of(model: Surrogate, case: Case, target: Case | None = None) -> di
     """What `predict` is asked with for a case, at its own places or those of `target`."""
     spec, target = model.spec, target or case
     queries = _cut(_places(target, _where(model.about, "where")), spec.query_dimension, target)
+    _remark_elsewhere(model, target)
+    case = _as_trained(case, spec)
     given: dict[str, Any] = {}
     if not model.layout.alone:
         # Without inputs, the points tell cases apart; they are never those of cells.
@@ -111,6 +117,17 @@ def _answers(
     return found
 
 
+def _as_trained(case: Case, spec: Spec) -> Case:
+    """A case with inputs and parameters in the units that the model was trained in."""
+    names = *spec.inputs, *spec.parameters
+    wanted = dict(zip(spec.inputs, spec.input_units, strict=False))
+    wanted |= dict(zip(spec.parameters, spec.parameter_units, strict=False))
+    agreed = Agreement("the model")
+    case = in_units(case, names, wanted, agreed, source_of(case))
+    agreed.say(stacklevel=3)
+    return case
+
+
 def _inputs(case: Case, spec: Spec, where: Where) -> tuple[np.ndarray, np.ndarray]:
     """Places and values (rows, channels): fields by their names, or those of arrays together."""
     together = case.fields.get("values")
@@ -151,6 +168,20 @@ def _cut(places: np.ndarray, dimension: int, case: Case) -> np.ndarray:
             f"trained on {dimension}"
         )
     return places[:, :dimension]
+
+
+def _remark_elsewhere(model: Surrogate, case: Case) -> None:
+    """Warn where coordinates that are left out lie elsewhere than in training: another slice."""
+    dimension, known = model.spec.query_dimension, model.about.get("columns", {}).get("left_out")
+    rest = case.points[:1, dimension:].ravel().tolist()
+    for axis, (here, there) in enumerate(zip(rest, known or (), strict=False), start=dimension):
+        if not math.isclose(here, there, rel_tol=1e-6, abs_tol=1e-12):
+            said = f"coordinate {axis} is {here:g} at all points, and was {there:g} in all of"
+            warnings.warn(
+                f"{source_of(case)}: {said} training, so the model knows nothing of it: it is left "
+                "out",
+                stacklevel=3,
+            )
 
 
 def _named(answer: np.ndarray, model: Surrogate, suffix: str) -> dict[str, np.ndarray]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
+from ipot.data.own_facts import in_radians
 from ipot.data.own_given import refuse_many_steps
 from ipot.data.own_layout import Layout
 from ipot.errors import DataError
@@ -70,6 +73,34 @@ def refuse_other_layout(spec: Spec, layout: Layout, given: Layout) -> None:
             f"{max(own_times):g}: an extrapolation, not to be trusted",
             stacklevel=4,
         )
+
+
+def warn_radians(samples: Sequence[Sample], spec: Spec, *, stacklevel: int = 2) -> None:
+    """Warn of places that look like radians, where a model knows degrees: in degrees they lie all
+    but outside of what it has seen, or on half a turn and more of the globe around the zero."""
+    if not spec.geographic or in_radians(spec.domain) or in_radians(spec.query_domain):
+        return
+    for name, domain in (("points", spec.domain), ("queries", spec.query_domain)):
+        kept = {id(p): p for s in samples if (p := getattr(s, name)).numel()}
+        places = [p.reshape(-1, p.shape[-1])[:, :2] for p in kept.values()]
+        if not places:
+            continue
+        low = torch.stack([p.amin(0) for p in places]).amin(0).tolist()
+        high = torch.stack([p.amax(0) for p in places]).amax(0).tolist()
+        box = tuple(zip(low, high, strict=True))
+        (west, east), (south, north) = box
+        wide = east - west >= math.pi and north - south >= math.pi / 2
+        away = high[1] < domain[1][0] or low[1] > domain[1][1]
+        back = [math.degrees(v) for v in (south, north)]
+        known = domain[1][0] - 1 <= back[0] and back[1] <= domain[1][1] + 1
+        if in_radians(box) and (wide or (away and known)):
+            warnings.warn(
+                f"{name} have longitudes from {west:.4g} to {east:.4g} and latitudes from "
+                f"{south:.4g} to {north:.4g}, which looks like radians; the model was trained in "
+                "degrees (numpy.rad2deg)",
+                stacklevel=stacklevel + 1,
+            )
+            return
 
 
 def _named(names: tuple[str, ...]) -> bool:

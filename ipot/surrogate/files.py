@@ -16,7 +16,7 @@ from ipot.formats import Case, read_cases, write_case, write_cases
 from ipot.formats.fields import Arrays, CaseReader, Trajectories
 from ipot.formats.numpy_files import write_arrays, write_mapped
 from ipot.formats.the_well import write_well
-from ipot.formats.trajectories import KIND, after, carried_on, latest
+from ipot.formats.trajectories import KIND, after, as_trained, carried_on, latest
 from ipot.formats.xarray_files import open_series
 from ipot.surrogate.cases import arrays_as_cases, predict_case
 from ipot.surrogate.encoded import Interval
@@ -61,8 +61,8 @@ def answer_files(
         others = [Case(points=places, fields={})]
     if others is not None and len(others) not in (1, len(cases)):
         raise DataError(
-            f"--queries {queries} has {len(others)} cases and --input {len(cases)}: give one mesh "
-            "for all of them, or one for each"
+            f"--queries {queries} has {len(others)} cases and the input {len(cases)}: give one "
+            "mesh for all of them, or one for each"
         )
 
     def answer(i: int) -> Case:
@@ -103,7 +103,7 @@ def _write(
         write_cases(output, [answer() for answer in answers], names, rows)
     elif output.suffix:
         raise DataError(
-            f"--output {output}: {len(answers)} cases are written to a folder, or to one file "
+            f"--out {output}: {len(answers)} cases are written to a folder, or to one file "
             "that ends in .h5, .csv, .tsv or .parquet"
         )
     else:
@@ -116,7 +116,7 @@ def _answer_series(
 ) -> dict[str, Any]:
     """Labelled arrays in, a netCDF file out."""
     if output.suffix != ".nc":
-        raise DataError(f"--output {output}: a forecast is written as .nc")
+        raise DataError(f"--out {output}: a forecast is written as .nc")
     if places is not None:
         raise DataError("--grid: a forecast is on named coordinates; give a file by --queries")
     on = None if queries is None else open_series(queries)
@@ -190,15 +190,16 @@ def _answer_trajectories(
             f"{source.source} holds trajectories, and the model was not trained on such: give a "
             "file of the kind that it was trained on"
         )
+    source = as_trained(source, columns, model.spec)
     given: dict[str, Any] = latest(source, columns)
     whole = output.suffix.lower() in TREES
     if not whole and output.suffix != ".npz":
-        raise DataError(f"--output {output}: trajectories are written as .h5 or .npz")
+        raise DataError(f"--out {output}: trajectories are written as .h5 or .npz")
     if queries is not None or places is not None:
         given["queries"] = places if queries is None else queries_in(queries)
         if whole:
             raise DataError(
-                f"--output {output}: answers at --queries or --grid are written as .npz; an .h5 "
+                f"--out {output}: answers at --queries or --grid are written as .npz; an .h5 "
                 "file of trajectories has the grid of the input"
             )
     if whole and terms.get("interval") is not None:

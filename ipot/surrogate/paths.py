@@ -13,7 +13,7 @@ from ipot.errors import DataError
 from ipot.formats import kind_of, read_cases
 from ipot.formats.fields import Arrays, Trajectories
 from ipot.formats.numpy_files import DESCRIPTION, headers, read_arrays
-from ipot.formats.trajectories import latest
+from ipot.formats.trajectories import as_trained, latest
 from ipot.formats.xarray_files import open_series
 from ipot.surrogate.cases import arguments_of
 from ipot.surrogate.surrogate import Surrogate
@@ -42,7 +42,9 @@ def predict_path(
         return model.predict(**given)
     found = read_cases(path)
     if isinstance(found, Trajectories):
-        given = {**latest(found, model.about.get("columns", {})), **asked, **how}
+        columns = model.about.get("columns", {})
+        found = as_trained(found, columns, model.spec)
+        given = {**latest(found, columns), **asked, **how}
         return model.predict(**given)
     if isinstance(found, Arrays):
         raise DataError(f"{path} holds arrays, and the model takes cases: give a file of a case")

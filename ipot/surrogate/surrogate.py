@@ -40,6 +40,7 @@ from ipot.surrogate.compatibility import (
     refuse_other_layout,
     refuse_other_sample,
     turned,
+    warn_radians,
 )
 from ipot.surrogate.encoded import Encoded, Interval
 from ipot.surrogate.forecast import forecast
@@ -267,14 +268,16 @@ class Surrogate:
 
     def opened(self, data: Any, *, targets: Any = None) -> Any:
         """A path or an xarray object as samples with their answers, by the names that the model
-        was trained with; what are samples already stays as it is."""
+        was trained with, and in its units; what are samples already stays as it is."""
+        if isinstance(data, Dataset):
+            return data.in_units_of(self.spec)
         if not is_labelled(data) and not isinstance(data, str | os.PathLike):
             return data
         facts = {"spec": self.spec, "about": self.about, "series": self.series}
         found = open_as_trained(data, targets=targets, **facts)
         for note in found.notes:
             _log.warning("%s", note)
-        return found.data
+        return found.data.in_units_of(self.spec)
 
     def plot(
         self,
@@ -351,6 +354,7 @@ class Surrogate:
         """Warn where inputs are far from those of training, once for all samples."""
         seen = seen_in_training(self.model, self.layout)
         warn_unlike(ends_of(samples), seen, self.spec, self.layout, stacklevel=5)
+        warn_radians(samples, self.spec, stacklevel=4)
 
     def answers_of(
         self,
@@ -408,4 +412,5 @@ class Surrogate:
             )
         refuse_other_kind(self.spec, data.spec)
         refuse_other_layout(self.spec, self.layout, data.layout)
+        data = data.in_units_of(self.spec)
         return data_with_grids(data.like(self.layout, wide=wide).data, self.problem, self.model)

@@ -202,3 +202,9 @@ def test_a_page_runs(page, capsys):
     plan.given()
     names = Walk(page, plan.parsed, plan.left)(shrunk((ROOT / page).read_text(), plan.sizes))
     plan.check(names)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/own-data.md"])
+def test_what_a_page_draws_is_the_same_every_time(page):
+    text = (ROOT / page).read_text()
+    assert not re.findall(r"np\.random\.(?!default_rng\(\w)\w+\(", text)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from ipot.formats.series.clock import Clock
+from ipot.formats.series.latest_frames import to_batch
 from ipot.formats.series.samples import from_xarray
 from ipot.spec import Need
 
@@ -85,7 +86,8 @@ class TestPlaces:
                 "clon": (("y", "x"), np.radians(lon), {"units": "radian"}),
             },
         )
-        dataset, _ = forecast(data)
+        with pytest.warns(UserWarning, match="clon is in radian, and is converted to degrees"):
+            dataset, _ = forecast(data)
         straight, _ = forecast(flat)
         assert dataset[0].grid is None
         torch.testing.assert_close(dataset[0].points, straight[0].points)
@@ -190,3 +192,26 @@ class TestClocks:
         plain, _ = forecast(grid(5))
         assert torch.equal(dataset[1].points, plain[1].points)
         assert torch.equal(dataset[1].values, plain[1].values)
+
+
+def plain(data, names):
+    renamed = data.rename(dict(zip(names, "yx", strict=True)))
+    bare = {n: (renamed[n].dims, renamed[n].values) for n in "xy"}
+    return renamed.assign_coords(bare)
+
+
+def test_grids_and_stations_have_their_coordinates_in_one_order():
+    """Those of a grid come in the order of its dimensions, y first; those of stations x first."""
+    on_grid = plain(grid(12), ("latitude", "longitude"))
+    scattered = plain(stations(12), ("lat", "lon"))
+    dataset, series = forecast(scattered, target_source=on_grid, lead=0)
+    assert (series.columns, series.target_columns) == (("x", "y"), ("x", "y"))
+    assert dataset[0].points[:, 1].min() > 35 < dataset[0].queries[:, 1].min()
+    dataset, series = forecast(on_grid, lead=1)
+    (found,) = to_batch(series, scattered)
+    east, north = (
+        found.points[:, series.columns.index("x")],
+        found.points[:, series.columns.index("y")],
+    )
+    np.testing.assert_allclose(east, scattered.x)
+    np.testing.assert_allclose(north, scattered.y)

@@ -1,15 +1,17 @@
 """Ordinary mistakes are named in the words of those who made them: files, rows, arguments."""
 
 import re
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from surrogate.test_encoded import built
+from surrogate.test_encoded import built, surrogate_of
 
 import ipot
+from ipot.cli import main
 from ipot.errors import DataError
-from ipot.formats import Case, read_cases, write_cases
+from ipot.formats import Case, inspect, read_cases, write_cases
 from ipot.formats.open_data import open_data
 from ipot.surrogate.cases import predict_case
 from ipot.surrogate.files import answer_files
@@ -157,3 +159,51 @@ def test_arrays_without_names_are_told_theirs(wrong):
     }[wrong]
     with pytest.raises(DataError, match=r"from_arrays\(points=x, values=a, targets=u\)"):
         call()
+
+
+# ---- a plane in space
+
+
+def at(level, i):
+    found = files.case(i)
+    return replace(found, points=found.points * [1, 1, 0] + [0, 0, level])
+
+
+def test_a_height_that_differs_between_cases_is_kept_and_said(tmp_path):
+    files.folder(tmp_path / "one", ".vtu", make=lambda i: at(0.5, i))
+    files.folder(tmp_path / "many", ".vtu", make=lambda i: at(0.5 + i, i))
+    asked = {"inputs": "a", "targets": "u"}
+    assert open_data(tmp_path / "one", **asked).data.spec.dimension == 2
+    assert open_data(tmp_path / "many", **asked).data.spec.dimension == 3
+    said = "the last coordinate is the same for all points of a case"
+    assert f"{said}: it is left out" in inspect(tmp_path / "one").notes
+    assert f"{said} and differs between cases: it is kept" in inspect(tmp_path / "many").notes
+
+
+def test_another_height_than_in_training_is_said(tmp_path):
+    files.folder(tmp_path / "cases", ".vtu", make=lambda i: at(0.5, i))
+    opened = open_data(tmp_path / "cases", inputs="a", targets="u")
+    model = surrogate_of(opened.data, about={"columns": opened.columns})
+    with pytest.warns(UserWarning, match="coordinate 2 is 3 at all points, and was 0.5 in all of"):
+        predict_case(model, at(3.0, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predict_case(model, at(0.5, 1))
+
+
+def test_a_remark_is_one_line_of_the_command(tmp_path, monkeypatch):
+    """And no place in our code; Python's own warnings stay as they are."""
+
+    def remark(arguments):
+        monkeypatch.setattr("ipot.seen", warnings.formatwarning, raising=False)
+        return 0
+
+    monkeypatch.setattr("ipot.commands.data.main", remark)
+    before = warnings.formatwarning
+    assert main(["data"]) == 0
+    line = ipot.seen
+    assert (
+        line(UserWarning("T is converted"), UserWarning, "a.py", 3) == "ipot data: T is converted\n"
+    )
+    assert "a.py:3" in line(RuntimeWarning("overflow"), RuntimeWarning, "a.py", 3)
+    assert warnings.formatwarning is before

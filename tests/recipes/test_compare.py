@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -129,7 +130,8 @@ def test_terms_are_equal_and_recipes_keep_the_rest(tmp_path, side_by_side, toys)
 def test_augmentation_is_off_unless_asked_whatever_a_recipe_says():
     assert experiment("darcy").training.augment
     terms = {"minutes": 1.0, "seed": 0, "augment": False}
-    plan = module._plan(shared("darcy"), "ipot", terms, False)
+    base = shared("darcy")
+    plan = module._plan(base, "ipot", terms, partial(module._of_problem, base, small=False))
     assert not plan.settings.training.augment
     assert plan.settings.training.learning_rate == experiment("darcy").training.learning_rate
     assert plan.settings.model == experiment("darcy").model
@@ -328,7 +330,39 @@ def test_what_is_in_doubt_is_no_published_error(tmp_path):
     assert any("elasticity again" in note for note in row.notes)
 
 
+def test_sizes_for_a_first_look_are_held_against_nothing_published(tmp_path):
+    plan = module.Entrant(model="ipot", reason="not now")
+    row = module.row_of(plan, tmp_path, {"reason": "not now"}, shared("darcy"), 1.0, small=True)
+    assert row.published is None
+    assert row.source == ""
+    plan = module.Entrant(model="fno", reason="not now")
+    base = shared("plasticity")
+    assert module.row_of(plan, tmp_path, {"reason": "not now"}, base, 1.0, small=True).notes == ()
+
+
+def test_a_busy_machine_is_said_and_kept(side_by_side, toys, monkeypatch):
+    monkeypatch.setattr(module, "busy_cores", lambda: (1.25, 4))
+    lines = []
+    row = side_by_side(toys["linear"], tell=lines.append).rows[0]
+    said = "other programs kept 1.2 of 4 cores busy"
+    assert row.notes[0] == f"{said} when it began"
+    assert any(line.startswith(f"{said}: its minutes are worth less") for line in lines)
+    monkeypatch.setattr(module, "busy_cores", lambda: (0.0, 4))
+    rows = by_name(side_by_side(toys["linear"], toys["double"]))
+    assert f"{said} when it began" in rows[toys["linear"]].notes
+    assert not any("busy" in note for note in rows[toys["double"]].notes)
+
+
+@pytest.mark.parametrize(("busy", "cores", "said"), [(0.5, 2, False), (0.6, 2, True)])
+@pytest.mark.parametrize("many", [1, 10])
+def test_a_little_work_of_others_is_no_busy_machine(monkeypatch, busy, cores, said, many):
+    busy = busy if many == 1 else {0.5: 2.0, 0.6: 2.1}[busy]
+    monkeypatch.setattr(module, "busy_cores", lambda: (busy, cores * many))
+    assert bool(module._crowded("cpu")) == said
+
+
 def test_names():
+    assert chosen(["ipot", "transformer,ipot"]) == ["ipot", "transformer"]
     assert "ipot" in chosen("all")
     assert chosen(" ipot, transformer,ipot ") == ["ipot", "transformer"]
     with pytest.raises(UnknownName, match="Did you mean 'ipot'"):

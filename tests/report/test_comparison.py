@@ -11,7 +11,7 @@ from matplotlib.text import Annotation, Text
 from ipot.errors import DataError
 from ipot.recipes.compare_table import Comparison, Row
 from ipot.report import plots
-from ipot.report.comparison import COLUMNS, cells, heading, page
+from ipot.report.comparison import cells, columns, heading, page, table_lines
 from ipot.report.labels import Mark, name_points, spread
 from ipot.report.style import Sheet
 from ipot.report.tables import table
@@ -50,7 +50,7 @@ def made(*rows: Row, **more) -> Comparison:
             "data": {"train": 1000, "validation": 100, "test": 200, "seed": 0},
             "terms": {"minutes": 1.0, "seed": 7, "augment": False},
             "preset": "default",
-            "device": "cpu",
+            "device": "NVIDIA H200",
             "environment": ENVIRONMENT,
             "rows": list(rows),
             "mean_field": 0.2457,
@@ -61,13 +61,14 @@ def made(*rows: Row, **more) -> Comparison:
 
 
 def test_cells_are_what_a_person_reads() -> None:
-    rows, footnotes = cells(made(row("ipot", 0.0071234, published=0.0173), row("fno", 0.012)))
+    found = made(row("ipot", 0.0071234, published=0.0173), row("fno", 0.012))
+    rows, footnotes = cells(found)
     assert rows[0] == ["ipot", 1_234_567, 127, "0.472", "12.3", "1.24", "0.00712", "0.0173"]
     assert rows[1][-1] is None
     assert rows[2] == ["persistence", *[None] * 5, "0.30000", None]
     assert rows[3] == ["the mean field", *[None] * 5, "0.24570", None]
     assert footnotes == []
-    built = table("", COLUMNS, rows)
+    built = table("", columns(found), rows)
     assert [column.justify for column in built.columns] == ["left", *["right"] * 7]
 
 
@@ -86,7 +87,7 @@ def test_every_empty_row_has_a_reason_and_like_ones_share_it() -> None:
     )
     assert [r[0] for r in rows[:3]] == ["ipot ¹ ²", "fno ²", "dino ³"]
     assert footnotes == ["¹ its view", "² late", "³ needs past frames"]
-    assert rows[2][1:] == [None] * 7
+    assert rows[2][1:] == [None] * 6
     many = made(*(Row(model=str(i), reason=f"reason {i}") for i in range(12)))
     assert cells(many)[1][-1] == "¹² reason 11"
 
@@ -105,11 +106,14 @@ def test_the_page_can_be_read_alone() -> None:
     ):
         assert part in text
     assert "not augmented" not in page(made(terms=found.terms | {"augment": True}), "")
-    assert heading(found) == "darcy: 1 min of training each on 1000 samples, preset default, cpu"
+    assert (
+        heading(found)
+        == "darcy: 1 min of training each on 1000 samples, preset default, NVIDIA H200"
+    )
 
 
 def words(axes) -> list:
-    return [t for t in axes.texts if t.get_text() in NAMES]
+    return [t for t in axes.texts if t.get_text() in (*NAMES, "persistence", "the mean field")]
 
 
 def boxes(axes) -> list:
@@ -147,11 +151,14 @@ def test_three_panels_share_an_axis_of_errors(crowd) -> None:
         "peak memory (GiB)",
     ]
     for axes in figure.axes:
-        assert {t.get_text() for t in words(axes)} == set(NAMES)
-        assert any("the mean field" in t.get_text() for t in axes.texts)
+        assert {t.get_text() for t in words(axes)} >= set(NAMES)
         assert axes.get_yscale() == axes.get_xscale() == "log"
         low, high = axes.get_xlim()
-        assert all(low <= x <= high for line in axes.lines[:-1] for x in line.get_xdata())
+        assert all(low <= x <= high for line in axes.lines[:-2] for x in line.get_xdata())
+        assert [line.get_ydata()[0] for line in axes.lines[-2:]] == [0.3, 0.2457]
+        # A point at the edge is seen whole.
+        assert not any(line.get_clip_on() for line in axes.lines if line.get_marker() != "None")
+    assert {"persistence", "the mean field"} <= {t.get_text() for t in time.texts}
 
 
 def test_points_stand_where_they_belong(crowd) -> None:
@@ -170,8 +177,11 @@ def test_points_stand_where_they_belong(crowd) -> None:
         assert note.xy == (crowd.rows[2].parameters / 1e6, crowd.rows[2].error)
 
 
-def test_names_do_not_cover_each_other(crowd) -> None:
-    for axes in plots.comparison(crowd).axes:
+@pytest.mark.parametrize("guess", [0.2457, 0.0144])
+def test_names_do_not_cover_each_other(crowd, guess) -> None:
+    """Those of answers without a model among them, wherever these lie."""
+    found = replace(crowd, mean_field=guess, references={"persistence": guess})
+    for axes in plots.comparison(found).axes:
         found = boxes(axes)
         clashes = [
             (i, j) for i in range(len(found)) for j in range(i) if found[i].overlaps(found[j])
@@ -232,3 +242,31 @@ def test_spread_gives_way_downwards_at_the_top() -> None:
 def test_spread_moves_nothing_that_has_room() -> None:
     wanted = np.array([50.0, 10.0, 90.0])
     np.testing.assert_array_equal(spread(wanted, gap=9.0, high=100.0), wanted)
+
+
+def test_on_a_cpu_there_is_no_memory_to_compare(crowd) -> None:
+    """It is that of the whole process, with all data and whatever was trained before."""
+    found = replace(crowd, device="cpu")
+    labels = [axes.get_xlabel() for axes in plots.comparison(found).axes]
+    assert labels == ["seconds of training", "parameters (millions)"]
+    assert "peak GiB" not in columns(found)
+    assert "GiB" not in page(found, "")
+    assert "peak GiB" in columns(crowd)
+
+
+def test_nothing_is_said_of_published_errors_where_there_are_none() -> None:
+    plain, quoted = made(row("ipot", 0.02)), made(row("ipot", 0.02, published=0.01, source="Lee"))
+    assert "published" in columns(quoted)
+    assert "Published errors" in page(quoted, "")
+    assert "published" not in columns(plain)
+    assert "Published" not in page(plain, "")
+    assert "first look" in heading(replace(plain, small=True))
+
+
+def test_lines_of_plain_text_have_all_that_the_page_has() -> None:
+    found = made(row("ipot", 0.02, notes=("late",)), remarks=("few samples",))
+    lines = table_lines(found)
+    assert lines[0] == heading(found)
+    assert any(line.startswith("| the mean field") for line in lines)
+    assert lines[-2:] == ["¹ late", "few samples"]
+    assert "few samples" in page(found, "")

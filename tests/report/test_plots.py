@@ -14,7 +14,7 @@ from torch import Tensor
 from ipot.errors import DataError, RunError
 from ipot.report import plots
 from ipot.report.cases import case
-from ipot.report.style import error_scale, scale_of
+from ipot.report.style import Sheet, error_scale, scale_of
 from ipot.report.views import view
 from ipot.samples import Sample
 from ipot.spec import Spec
@@ -303,6 +303,36 @@ def test_rollout_of_a_line_is_space_and_time() -> None:
     order = torch.argsort(sample.queries[:, 0])
     shown = np.asarray(truth.collections[0].get_array()).reshape(6, -1)
     assert np.allclose(shown, sample.targets[:, order, 0].numpy())
+
+
+def test_bars_stand_at_their_points_and_markers_at_the_edge_are_whole() -> None:
+    bars = {"ipot": [(0.005, 0.02), (0.04, 0.9)]}
+    figure = plots.curve({"ipot": ([1, 0.1], [0.01, 0.05])}, xlabel="", ylabel="", bars=bars)
+    (axes,) = figure.axes
+    (lines,) = axes.collections
+    drawn = [segment.tolist() for segment in lines.get_segments()]
+    assert drawn == [[[0.1, 0.04], [0.1, 0.9]], [[1.0, 0.005], [1.0, 0.02]]]
+    low, high = axes.get_ylim()
+    assert low < 0.005
+    assert high > 0.9
+    assert not axes.lines[0].get_clip_on()
+
+
+def test_an_error_of_zero_leaves_the_sheet_on_no_side() -> None:
+    """A log axis has no place for it; unclipped, the line would run out of the picture."""
+    figure = plots.curve({"a": ([1, 2, 3], [0.1, 0.0, 0.2])}, xlabel="", ylabel="")
+    assert np.isnan(figure.axes[0].lines[0].get_ydata()).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(("right", "clipped"), [(1.0, False), (0.5, True)])
+def test_dots_at_the_frame_are_whole_unless_a_panel_shows_a_part(right, clipped) -> None:
+    places = np.array([[0.0, 0.0], [1.0, 1.0], [0.2, 0.7]])
+    axes = Sheet(3.0, 3.0).axes(0.5, 0.5, 2.0, 2.0)
+    axes.set(xlim=(0, right), ylim=(0, 1))
+    seen = view(places)
+    seen.paint(axes, np.arange(3.0), scale_of([np.arange(3.0)]))
+    seen.paint_places(axes)
+    assert [dots.get_clip_on() for dots in axes.collections] == [clipped, clipped]
 
 
 def test_curve_has_series_and_references() -> None:

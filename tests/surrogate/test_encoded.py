@@ -1,5 +1,6 @@
 """Encode once, ask often: the same answers as `predict`, and one pass of the encoder."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -8,6 +9,7 @@ from own import tiny
 from own.tiny import KINDS, TINY, arrays
 
 from ipot.data.own import Dataset
+from ipot.data.own_units import spans_held
 from ipot.data.statistics import Statistics
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.predict import predict
@@ -33,6 +35,14 @@ def built(kind, name="ipot", history=0):
     model = build_model(name, CONFIGS[name], data.spec, statistics=Statistics.of(data.data))
     bounds = calibrated(model, data.data) if not history else None
     return Surrogate(model, CONFIGS[name], data.spec, data.layout, bounds=bounds)
+
+
+def surrogate_of(data, **facts):
+    """The same of a data set."""
+    statistics = Statistics.of(data.data)
+    model = build_model("ipot", CONFIGS["ipot"], data.spec, statistics=statistics)
+    layout = replace(data.layout, **spans_held(data.data))
+    return Surrogate(model, CONFIGS["ipot"], data.spec, layout, **facts)
 
 
 def rollout():

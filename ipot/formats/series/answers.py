@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from ipot.data.quantities import Agreement
 from ipot.errors import DataError, shown
 from ipot.formats.roles import role_named, role_of
 from ipot.formats.series.clock import in_one_unit
 from ipot.formats.series.description import Series
 from ipot.formats.series.latest_frames import LatestFrames
 from ipot.formats.series.places import Places, assemble
+from ipot.formats.series.units import coordinates_in_units
 from ipot.formats.xarray_files import as_dataset, xarray
 from ipot.version import __version__
 
@@ -40,12 +42,16 @@ def asked_places(series: Series, on: Any = None, frames: LatestFrames | None = N
         raise DataError(
             f"on is needed: say where to predict, with {' and '.join(series.target_columns)}"
         )
-    data = _coordinates(on)
+    data, agreed = _coordinates(on), Agreement("the model")
+    data = coordinates_in_units(data, series.units, agreed, "on")
+    agreed.say(stacklevel=4)
     columns = []
     for place, name in enumerate(series.target_columns):
         role = _GLOBE[place] if series.geographic and place < 2 else None
         columns.append(_column(data, name, role or role_named(name)))
     dims = list(dict.fromkeys(str(d) for c in columns for d in c.dims))
+    if series.places is not None and set(dims) == set(series.places.dims):
+        dims = list(series.places.dims)  # as the targets of training had them, rows of y first
     return assemble(columns, dims, data, "on")
 
 

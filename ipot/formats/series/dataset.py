@@ -120,6 +120,7 @@ def join(
         outputs=series.targets,
         parameter_names=parameter_names(series) or None,
         units={k: v.get("units", "") for k, v in series.attributes.items()},
+        input_units=_by_channel(series),
         geographic=told.geographic,
         history=past,
         name=name,
@@ -144,6 +145,15 @@ def parameter_names(series: Series) -> tuple[str, ...]:
     """The parameters: one variable after another, then the season."""
     names = tuple(n for s in series.scalars for n in _over_time((s,), series))
     return (*names, "cos(season)", "sin(season)") if series.season else names
+
+
+def _by_channel(series: Series) -> dict[str, str]:
+    """The units of channels and parameters, by their names."""
+    one = _over_time(series.inputs, series)
+    names = series.inputs * (len(one) // max(1, len(series.inputs)))
+    pairs = [*zip(one, names, strict=True), *((n, n) for n in series.static)]
+    pairs += [(label, n) for n in series.scalars for label in _over_time((n,), series)]
+    return {label: series.units[n] for label, n in pairs if n in series.units}
 
 
 def squeezed(array: np.ndarray, rows: np.ndarray, keep: np.ndarray, *, axis: int) -> np.ndarray:

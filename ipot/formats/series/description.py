@@ -56,6 +56,8 @@ class Series:
     clock: Clock | None = None
     attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Of the targets: units, long_name, standard_name; and of their time."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Those that inputs and coordinates of training were declared in, by name."""
     target_columns: tuple[str, ...] = ()
     places: Places | None = field(default=None, compare=False)
     """Where the targets were, unless those are very many."""
@@ -77,6 +79,7 @@ class Series:
         plain: dict[str, Any] = {name: getattr(self, name) for name in names}
         plain["clock"] = None if self.clock is None else asdict(self.clock)
         plain["attributes"] = {k: dict(v) for k, v in self.attributes.items()}
+        plain["units"] = dict(self.units)
         plain["places"] = None if self.places is None else _places_out(self.places)
         return {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ipot.data.outliers import LOOKED_AT
+from ipot.data.quantities import Change
 from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 from ipot.formats.roles import role_named, role_of
@@ -43,6 +44,8 @@ class Field:
     space: tuple[str, ...]
     source: int = 0
     """Tells variables of one name in different data sets apart."""
+    change: Change | None = None
+    """To another unit than that of the file, in which its frames are read."""
 
     @property
     def points(self) -> int:
@@ -102,6 +105,7 @@ class Field:
             for later in range(1, values.shape[1]):
                 final = np.where(np.isnan(final), values[:, later], final)
             values = final
+        values = values if self.change is None else self.change.apply(values)
         return values.reshape(len(times), -1)
 
 

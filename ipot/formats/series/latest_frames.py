@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from ipot.data.own_layout import Layout
+from ipot.data.quantities import Agreement
 from ipot.data.scaling import Scaling, Span
 from ipot.errors import DataError
 from ipot.formats.roles import TIMES
 from ipot.formats.series import clock as clocks
 from ipot.formats.series.clock import OFF
 from ipot.formats.series.description import Series
-from ipot.formats.series.places import Places
+from ipot.formats.series.places import Places, in_order
+from ipot.formats.series.units import coordinates_in_units, fields_in_units
 from ipot.formats.series.variables import (
     Key,
     Variables,
@@ -52,6 +54,8 @@ def to_batch(series: Series, frames: Any, layout: Layout | None = None) -> list[
     if series.clock is not None and series.clock.kind == "duration":
         data = data.drop_vars("valid_time", errors="ignore")  # steps are what was counted
     names = (*series.inputs, *series.scalars, *series.static)
+    agreed = Agreement("the model")
+    data = coordinates_in_units(data, series.units, agreed, "the frames given")
     time = _time_of(data, series)
     sample = series.sample if series.sample in data.dims else None
     if time is None and sample is None:
@@ -62,8 +66,11 @@ def to_batch(series: Series, frames: Any, layout: Layout | None = None) -> list[
     side = variables_of(
         data, names_of("inputs", names, data), "inputs", time, sample, columns or None
     )
+    side = replace(side, places=in_order(side.places, series.columns))
     _refuse_places(series, side)
     _refuse_kinds(series, side)
+    side = fields_in_units(side, series.units, agreed, "the frames given")
+    agreed.say(stacklevel=4)
     numbers, last = _latest(series, side)
     members = np.arange(side.members)
     named = sample is not None and sample in data.coords

@@ -10,14 +10,15 @@ eastward: 350, 355, 0, 5 is 350, 355, 360, 365 or -10, -5, 0, 5. A model sees un
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ipot.errors import DataError
-from ipot.formats.roles import role_of
+from ipot.formats.roles import role_named, role_of
 from ipot.formats.xarray_files import values_of
 
 
@@ -68,6 +69,18 @@ class Places:
     def longitudes(self) -> np.ndarray:
         """All that occur; none where the places are not on the globe."""
         return self.coordinates[self.names[0]][1].reshape(-1) if self.geographic else np.zeros(0)
+
+
+def in_order(places: Places | None, columns: Sequence[str]) -> Places | None:
+    """Places with their coordinates in the order of others, by their names or what these mean:
+    those of a grid come in the order of its dimensions, and those of stations x first."""
+    if places is None:
+        return None
+    own = {role_named(n) or n: n for n in places.names}
+    wanted = [role_named(n) or n for n in columns]
+    if len(own) != len(places.names) or sorted(own) != sorted(wanted):
+        return places
+    return replace(places, names=tuple(own[role] for role in wanted))
 
 
 def eastward(longitudes: np.ndarray, west: float) -> np.ndarray:
@@ -141,6 +154,7 @@ def _degrees(coordinate: Any) -> Any:
     """Longitudes and latitudes in radians, as some models write them, in degrees."""
     unit = str(coordinate.attrs.get("units", "")).lower()
     if unit.startswith("rad") and role_of(coordinate) in ("longitude", "latitude"):
+        warnings.warn(f"{coordinate.name} is in {unit}, and is converted to degrees", stacklevel=2)
         attrs = {**coordinate.attrs, "units": "degrees"}
         return np.rad2deg(coordinate).assign_attrs(attrs)
     return coordinate

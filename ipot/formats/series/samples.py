@@ -6,18 +6,22 @@ dataset, series = from_xarray(ds, inputs="t2m", targets="t2m", history=7, lead=7
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ipot.data.own import Dataset
 from ipot.data.own_given import flag
+from ipot.data.quantities import Agreement
 from ipot.errors import DataError
 from ipot.formats.series import clock as clocks
 from ipot.formats.series.arguments import bytes_of, listed, refuse_dimensions, whole
 from ipot.formats.series.dataset import WindowValues, join
 from ipot.formats.series.description import Series
 from ipot.formats.series.frames import PIECE, Field, free_memory
+from ipot.formats.series.places import in_order
+from ipot.formats.series.units import coordinates_in_units, units_in
 from ipot.formats.series.variables import (
     Variables,
     channels_of,
@@ -82,6 +86,11 @@ def from_xarray(
         source, names_of("inputs", inputs, source) + fixed, "inputs", time, sample, space
     )
     alone = other is source
+    if not alone:
+        agreed = Agreement("the inputs")
+        coords = units_in(source, map(str, source.coords))
+        other = coordinates_in_units(other, coords, agreed, "the targets")
+        agreed.say()
     told = variables_of(
         other,
         names_of("targets", targets, other),
@@ -91,6 +100,8 @@ def from_xarray(
         space if alone else None,
     )
     _refuse_sides(given, told)
+    if given.places is not None:
+        told = replace(told, places=in_order(told.places, given.places.names))
     assert told.places is not None  # targets without places were refused
     if given.time is None or told.time is None or given.axis is None or told.axis is None:
         if (history, lead, every, stride) not in ((1, 1, 1, 1), (1, 0, 1, 1)) or season:
@@ -116,6 +127,7 @@ def from_xarray(
         angle = clocks.season(windows.last, clock.kind)
         beside = np.stack([np.cos(angle), np.sin(angle)], 1).astype(np.float32)
         arrays = arrays.with_parameters(beside)
+    known = [f.name for f in (*given.moving, *given.still, *given.scalars)]
     moving, outputs = [f.name for f in given.moving], [f.name for f in told.moving]
     series = Series(
         inputs=tuple(moving),
@@ -133,6 +145,7 @@ def from_xarray(
         season=season,
         clock=clock,
         attributes={f.name: _attributes(f) for f in told.moving},
+        units=_units_of_places(given, told) | units_in(source, known),
         target_columns=told.places.names,
     )
     past = history if alone and moving == outputs and lead and clock is not None else 0
@@ -203,6 +216,16 @@ def _refuse_sides(given: Variables, told: Variables) -> None:
             f"inputs have {given.members} samples and targets {told.members}: align them first "
             "(xarray.align)"
         )
+
+
+def _units_of_places(given: Variables, told: Variables) -> dict[str, str]:
+    """What coordinates are in, as they are taken: longitude and latitude in degrees."""
+    found: dict[str, str] = {}
+    for places in (told.places, given.places):
+        for name in places.names if places is not None else ():
+            unit = places.coordinates[name][2].get("units", "") if places is not None else ""
+            found |= {name: unit} if unit else {}
+    return found
 
 
 def _attributes(field: Field) -> dict[str, str]:

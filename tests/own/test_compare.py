@@ -1,0 +1,130 @@
+"""`ipot.compare`: systems on data of one's own, on one split and beside simple predictors."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import ipot
+from ipot.errors import DataError, IpotError, RunError, UnknownName
+from ipot.evaluation.baselines import score_baselines
+from ipot.evaluation.evaluate import evaluate
+from ipot.own import sizing
+from ipot.recipes.own_data import OwnData, split
+from ipot.recipes.running import restore
+from own import tiny
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Models of a fraction of a second, on a machine where nobody else works."""
+    budget = sizing.Budget(16, 8, 1, 2, 2, 1024, 512, 4, 3e-3)
+    monkeypatch.setattr(sizing, "BUDGETS", {"cpu": budget, "cuda": budget})
+    monkeypatch.setattr("ipot.training.journal._tensorboard", lambda folder: None)
+    monkeypatch.setattr("ipot.recipes.compare.busy_cores", lambda: (0.0, 2))
+
+
+def side_by_side(data, *models, **options):
+    options = {"minutes": 0.0005, "device": "cpu", "quiet": True, **options}
+    return ipot.compare(data, models, **options)
+
+
+def by_name(found):
+    return {row.model: row for row in found.rows}
+
+
+def test_systems_are_scored_on_the_same_samples_beside_simple_predictors(tmp_path):
+    data = tiny.data("mesh", 40)
+    found = side_by_side(data, "ipot", "deeponet", "fno", out=tmp_path, seed=3)
+    rows = by_name(found)
+    parts = split(data, 3)
+    own = OwnData.of(data, parts)
+    for name in ("ipot", "deeponet"):
+        model, settings = restore(tmp_path / name, data=own)
+        assert settings.data.test == len(parts.held_out) == 10
+        wanted = evaluate(model, parts.held_out.data).relative_l2
+        assert rows[name].error == pytest.approx(wanted, rel=1e-5)
+    assert rows["fno"].error is None
+    assert rows["fno"].reason.startswith("FNO needs points that form a regular grid")
+    simple = score_baselines(parts.train.data, parts.held_out.data, data.spec)
+    assert found.mean_field == simple["mean field"].relative_l2
+    assert found.references == {
+        name: simple[name].relative_l2 for name in simple if name != "mean field"
+    }
+    assert {"nearest neighbour", "linear (PCA)"} <= set(found.references)
+    assert found.remarks == ()
+
+
+def test_a_table_a_page_and_a_picture_and_it_goes_on(tmp_path, capsys):
+    data = tiny.data("mesh", 40)
+    first = side_by_side(data, "deeponet", out=tmp_path, quiet=False)
+    said = capsys.readouterr().err
+    for part in ("40 samples", "| deeponet", "| linear (PCA)", "| the mean field"):
+        assert part in said
+    assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
+    assert (
+        "ipot.compare(data, ['deeponet'], minutes=0.0005)" in (tmp_path / "compare.md").read_text()
+    )
+    again = side_by_side(data, "oformer", out=tmp_path)
+    assert by_name(again)["deeponet"] == by_name(first)["deeponet"]
+    content = json.loads((tmp_path / "compare.json").read_text())
+    assert {row["model"] for row in content["rows"]} == {"deeponet", "oformer"}
+    with pytest.raises(RunError, match=r"other settings \(problem\.fingerprint"):
+        side_by_side(tiny.data("mesh", 41), "deeponet", out=tmp_path)
+
+
+def test_every_system_has_the_whole_time(tmp_path):
+    """A fit may stop early; systems that are compared may not."""
+    side_by_side(tiny.data("mesh", 40), "deeponet", out=tmp_path)
+    how = json.loads((tmp_path / "deeponet" / "config.json").read_text())["training"]
+    assert how["patience"] is None
+    assert how["minutes"] == 0.0005
+
+
+def test_errors_are_weighted_where_samples_are(tmp_path):
+    weights = [1e-6] * 6 + [1.0] * 6
+    data = tiny.data("mesh", 40, weights=weights)
+    row = side_by_side(data, "deeponet", out=tmp_path).rows[0]
+    test = json.loads((tmp_path / "deeponet" / "test.json").read_text())
+    assert row.error == test["weighted_relative_l2"] != test["relative_l2"]
+
+
+def test_few_samples_are_scored_on_those_that_chose_the_weights():
+    found = side_by_side(tiny.data("mesh", 20), "deeponet")
+    assert "samples that chose the weights" in found.remarks[0]
+    assert found.data["test"] == found.data["validation"] == 2
+    with pytest.raises(DataError, match="9 samples are too few for a comparison"):
+        side_by_side(tiny.data("mesh", 9), "deeponet")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        ({"minutes": 0}, IpotError, "minutes must be a positive number"),
+        ({"seed": -1}, IpotError, "seed must be a whole number"),
+        ({"models": ["ipott"]}, UnknownName, "Did you mean 'ipot'"),
+        ({"models": [{"name": "fno"}]}, UnknownName, "systems are given by their names"),
+        ({"inputs": "a"}, DataError, "knows its columns"),
+        ({"device": "abacus"}, IpotError, "unknown device"),
+    ],
+)
+def test_what_cannot_work_is_refused(options, kind, said, tmp_path):
+    options = {"models": "ipot", "minutes": 1, "quiet": True, "device": "cpu", **options}
+    with pytest.raises(kind, match=said):
+        ipot.compare(tiny.data("mesh"), out=tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_system_that_looks_at_points_takes_a_globe():
+    model = tiny.quick(tiny.data("globe"), model="meshgraphnet", epochs=1)
+    length = model.model.inner.inner.edge_length
+    assert 0 < float(length) < 2, "in unit vectors and not in degrees"
+    model.evaluate(tiny.data("globe"))
+
+
+def test_settings_of_a_comparison_are_those_of_a_fit(tmp_path):
+    data = tiny.data("mesh", 40)
+    side_by_side(data, "relay", out=tmp_path)
+    model = tiny.quick(data, model="relay", epochs=1)
+    _, settings = restore(tmp_path / "relay", data=OwnData.of(data, split(data, 0)))
+    assert settings.model == replace(model.config)
