@@ -8,10 +8,16 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from ipot.commands.common import emit, parse, say
+from ipot import registry
+from ipot.commands.common import emit, flag_value, parse, say
+from ipot.commands.settings import settings_said
 from ipot.errors import DataError
 from ipot.formats.xarray_files import open_series
 from ipot.own.fit import Interrupted, fit
+from ipot.own.sizing import MODEL
+from ipot.recipes.starting import Start
+from ipot.run_folder import run_at
+from ipot.training.settings import Training
 
 
 @dataclass
@@ -25,6 +31,16 @@ class Fit:
 
     `ipot data inspect PATH` lists the names. Sizes are chosen from the data. A part of them is held
     out, and the error there is printed beside those of nearest neighbours and a linear model.
+
+    Any model of `ipot models` that takes the data, and any setting of it and of its training:
+
+        ipot fit cases/ --inputs a --targets u --model fno --model.width 32 --model.modes 12
+        ipot fit cases/ --inputs a --targets u --model.latents 128 --training.batch 4
+
+    Sizes are --model.width, --model.blocks, --model.heads, and of ipot and relay --model.latents.
+    --training.batch, --training.learning-rate, --training.weight-decay, --training.points (the part
+    of the points that a step sees) and --training.patience (None never stops early) are the most
+    useful of the training. Of a name that there is not, all that there are are listed.
     """
 
     path: Annotated[Path, tyro.conf.Positional]
@@ -82,15 +98,34 @@ class Fit:
 
 def main(arguments: list[str]) -> int:
     """Run the command."""
-    flags = parse(Fit, arguments, "fit")
+    owner = _model_of(arguments)
+    kinds = {"model": registry.config_of(owner), "training": Training}
+    said, rest = settings_said(arguments, kinds, "fit", owner)
+    flags = parse(Fit, rest, "fit")
     try:
-        return _fit(flags)
+        return _fit(flags, said)
     except Interrupted as stop:
         say(f"ipot fit: stopped; the same command with --resume {stop.folder} goes on")
         return 128 + stop.signal
 
 
-def _fit(flags: Fit) -> int:
+def _model_of(arguments: list[str]) -> str:
+    """The model that settings are of: the one that is named, or that of the run to begin with."""
+    if named := flag_value(arguments, "--model", ""):
+        registry.find("models", named)
+        return named
+    if not any(word.startswith("--model.") for word in arguments):
+        return MODEL
+    before = flag_value(arguments, "--resume", "") or flag_value(arguments, "--start-from", "")
+    if not before and "--resume-or-start" in arguments:
+        out = flag_value(arguments, "--out", "")
+        before = out if out and run_at(out).config_file.is_file() else ""
+    return (
+        Start.read(before, trusted="--trust" in arguments).settings.model_name if before else MODEL
+    )
+
+
+def _fit(flags: Fit, said: dict[str, dict[str, Any]]) -> int:
     if flags.out is None and flags.resume is None:
         raise DataError("--out is needed: a folder for the model")
     targets: Any = flags.targets
@@ -117,7 +152,8 @@ def _fit(flags: Fit) -> int:
         parameters=flags.parameters,
         minutes=flags.minutes,
         epochs=flags.epochs,
-        model=flags.model,
+        model=_model(flags.model, said["model"]),
+        training=said["training"] or None,
         preset=flags.preset,
         device=flags.device,
         seed=flags.seed,
@@ -131,6 +167,12 @@ def _fit(flags: Fit) -> int:
     if flags.json:
         emit({"out": str(flags.out or flags.resume), **model.scores})
     return 0
+
+
+def _model(name: str | None, settings: dict[str, Any]) -> str | dict[str, Any] | None:
+    """What `ipot.fit` is told of the model."""
+    named = {} if name is None else {"name": name}
+    return (named | settings) if settings else name
 
 
 def _periods(words: tuple[str, ...]) -> dict[int, float]:
