@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ipot import own_code
+from ipot.commands import help, spelling
 from ipot.errors import IpotError, Terminated, UnknownName, Untrusted, shown
 from ipot.version import __version__
 
@@ -50,6 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         with _terminated(), _remarks(name), own_code.looking_in(_current_folder()):
+            rest = spelling.of_today(name, rest)
+            if help.asked(rest) and (text := help.first_screen(name, rest)) is not None:
+                print(text)
+                return 0
             return importlib.import_module(f"ipot.commands.{name}").main(rest) or 0
     except UnknownName as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
@@ -132,13 +137,13 @@ def _usage() -> str:
         "",
         "A first hour:",
         "  ipot demo",
-        "  ipot train darcy --training.epochs 100 --out runs/darcy",
+        "  ipot train darcy --epochs 100 --out runs/darcy",
         "  ipot evaluate runs/darcy --keep 0.25 --query-resolution 421",
         "  ipot plot runs/darcy",
         "Your own data:",
         "  ipot data inspect cases/",
         "  ipot fit cases/ --inputs a --targets u --out surrogate",
-        "  ipot predict surrogate new.vtu --output answer.vtu",
+        "  ipot predict surrogate new.vtu --out answer.vtu",
     ]
     return "\n".join(lines)
 

@@ -64,9 +64,11 @@ def config_class(model: type) -> Any:
         said = get_type_hints(model.__init__).get("config")
     except Exception:  # words of a module of somebody's own, which may mean nothing
         said = None
+    beside = getattr(sys.modules.get(model.__module__), "Config", None)
     if isinstance(said, type) and is_dataclass(said):
-        return said
-    return getattr(sys.modules.get(model.__module__), "Config", None)
+        narrower = isinstance(beside, type) and issubclass(beside, said)
+        return beside if narrower else said
+    return beside
 
 
 def name_of(model: type) -> str:

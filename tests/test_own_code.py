@@ -273,7 +273,7 @@ def test_a_fit_with_a_model_of_ones_own(here, tmp_path, capsys):
     words = ["fit", str(path), "--model", "models_of_mine.Mine", "--epochs", "1", "--device", "cpu"]
     assert main([*words, "--out", out]) == 0, capsys.readouterr().err
     forget()
-    answer = ["predict", out, "--input", str(path), "--output", str(tmp_path / "b.npz")]
+    answer = ["predict", out, str(path), "--out", str(tmp_path / "b.npz")]
     _, again = refused(answer, capsys)
     assert again == f"ipot {' '.join(answer)} --trust"
     assert main([*answer, "--trust"]) == 0

@@ -129,7 +129,7 @@ class Save(Operation):
 
 
 class Predict(Operation):
-    """`ipot predict --output`, over an older answer."""
+    """`ipot predict --out`, over an older answer."""
 
     def __init__(self, kind: str, *needs: str) -> None:
         self.kind, self.needs = kind, needs
@@ -155,7 +155,7 @@ class Predict(Operation):
         if self.kind == "npy":
             write_mapped(output, (3, 4000), _count)
         elif libraries.missing(["tyro"]) is None:
-            case = ["--input", str(shared / self.case), "--output", str(output)]
+            case = [str(shared / self.case), "--out", str(output)]
             more = ["--overwrite", "--device", "cpu"]
             return cli.main(["predict", str(shared / "model"), *case, *more])
         else:

@@ -53,9 +53,9 @@ class Question:
     """Changes of the settings of IPOT, ours and the plain version: like latents=512."""
 
 
-def rivals(words: str) -> list[str]:
-    """The versions that are meant by names with commas between them; `none` means none."""
-    names = [word.strip().replace("-", "_").lower() for word in words.split(",") if word.strip()]
+def rivals(words: Sequence[str]) -> list[str]:
+    """The versions that are meant by names; `none` means none."""
+    names = [word.strip().replace("-", "_").lower() for word in words if word.strip()]
     names = [] if names == ["none"] else list(dict.fromkeys(names))
     for name in names:
         if name != PLAIN and name not in registry.names("models"):

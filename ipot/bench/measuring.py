@@ -185,10 +185,6 @@ def measure_ceilings(device: torch.device, *, seconds: float = 0.5) -> Ceilings:
     )
 
 
-SECONDS = 10.0
-"""For one measurement, unless said."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Terms:
     """The device, the time for each measurement, and the ceilings measured on it."""

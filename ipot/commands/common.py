@@ -11,55 +11,51 @@ from collections.abc import Sequence
 from dataclasses import field, make_dataclass, replace
 from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import tyro
 
-from ipot import registry
+from ipot import files, registry
+from ipot.commands.help import screen
 from ipot.data.store import Store
-from ipot.errors import DataError
+from ipot.errors import DataError, Unsupported
 from ipot.recipes.experiment import Experiment, small
 from ipot.report.tables import bytes_
 from ipot.training.journal import Progress, duration
+from ipot.training.settings import Training
 
 Flags = TypeVar("Flags")
-
-Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 
 
 def parse(kind: type[Flags], arguments: Sequence[str], command: str) -> Flags:
     """The flags of a command from its dataclass; wrong usage exits with status 2."""
-    return tyro.cli(
-        kind,
-        args=list(arguments),
-        prog=f"ipot {command}",
-    )
-
-
-def without_old_input(arguments: Sequence[str], command: str) -> tuple[list[str], Path | None]:
-    """Arguments without `--input DATA`, which is how the data behind the model were given before,
-    and these data."""
-    rest, old = list(arguments), None
-    for place, word in enumerate(rest):
-        name, is_joined, value = word.partition("=")
-        if name == "--input" and (is_joined or place + 1 < len(rest)):
-            old = Path(value if is_joined else rest[place + 1])
-            del rest[place : place + (1 if is_joined else 2)]
-            say(f"ipot {command}: --input is the old spelling of ipot {command} MODEL {old}")
-            break
-    return rest, old
-
-
-def data_given(new: Path | None, old: Path | None) -> Path | None:
-    """The data behind the model, given once, in the one spelling or the other."""
-    if new is not None and old is not None:
-        raise DataError(f"the data are given twice, as {new} and as --input {old}: give one")
-    return old if new is None else new
+    if "--help-all" in arguments:
+        print(cleandoc(kind.__doc__ or "") + "\n")
+        arguments = ["--help"]
+    return tyro.cli(kind, args=list(arguments), prog=f"ipot {command}", description="")
 
 
 def emit(content: Any) -> None:
     """JSON for a program to read; not-a-number becomes null, since JSON has none."""
     print(json.dumps(_plain(content), indent=2))
+
+
+def is_emitted(content: Any, flags: Any) -> bool:
+    """Write a result to --out and print it with --json, where asked; True if it is printed."""
+    if flags.out is not None:
+        files.write_json(flags.out, _plain(content))
+    if flags.json:
+        emit(content)
+    return flags.json
+
+
+def refuse_there(out: Path | None, *, overwrite: bool) -> None:
+    """Refuse to write over a file, or into a folder with something in it, that is there already."""
+    if out is None or overwrite or not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    raise DataError(
+        f"--out {out} is there already: choose another, or add --overwrite to write over it"
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -122,7 +118,7 @@ class Generation:
 
 
 def split_names(
-    arguments: list[str], wanted: list[str], command: str, text: str | None
+    arguments: list[str], wanted: list[str], kind: type, command: str
 ) -> tuple[dict[str, str], list[str]]:
     """The leading words of a command (its problem, its model), and the flags behind them."""
     words = []
@@ -131,16 +127,19 @@ def split_names(
         arguments = arguments[1:]
     names = dict(zip(wanted, words, strict=False))
     if not names:
-        helped = bool({"-h", "--help"} & set(arguments))
+        if "--help-all" in arguments:
+            parse(kind, arguments, command)
         known = ", ".join(registry.names("problems"))
-        more = f"The problem comes first: {known}. `ipot {command} PROBLEM --help` lists all flags."
-        print(f"{cleandoc(text or '')}\n\n{more}", file=sys.stdout if helped else sys.stderr)
-        raise SystemExit(0 if helped else 2)
+        more = f"The problem comes first: {known}."
+        print(f"{screen(kind, command)}\n\n{more}", file=sys.stderr)
+        raise SystemExit(2)
     return names, arguments
 
 
 FLAGS = {"problem": "problem", "model": "model", "training": "training", "data": "count"}
 """The parts of an experiment and what their flags begin with."""
+SHORT = ("minutes", "epochs", "augment", "seed")
+"""Flags of a command that are short for those of the training."""
 
 
 def parse_with_settings(
@@ -156,16 +155,32 @@ def parse_with_settings(
     The defaults shown by --help are those of the preset.
     """
     values = {part: getattr(base, part) for part in parts}
-    combined = make_dataclass(
-        flags.__name__,
-        [(FLAGS[part], type(value), field(default=value)) for part, value in values.items()],
-        bases=(flags,),
-        kw_only=True,
-    )
+    entries = [(FLAGS[part], type(value), field(default=value)) for part, value in values.items()]
+    if "training" in parts:
+        hints = get_type_hints(Training)
+        entries += [(n, hints[n], field(default=getattr(base.training, n))) for n in SHORT]
+    combined = make_dataclass(flags.__name__, entries, bases=(flags,), kw_only=True)
     combined.__doc__ = flags.__doc__
     found = parse(combined, arguments, command)
     changes = {part: getattr(found, FLAGS[part]) for part in parts}
+    if "training" in parts:
+        changes["training"] = _with_short(base.training, changes["training"], found)
     return replace(base, **changes), found
+
+
+def _with_short(base: Training, said: Training, found: Any) -> Training:
+    """The settings of the training, where some may have been said by their short flags."""
+    for name in SHORT:
+        short, long, unsaid = getattr(found, name), getattr(said, name), getattr(base, name)
+        if short == unsaid:
+            continue
+        if long not in (unsaid, short):
+            raise Unsupported(
+                f"--{name} {short} and --training.{name} {long} are the same setting: leave one of "
+                "them out"
+            )
+        said = replace(said, **{name: short})
+    return said
 
 
 def flag_value(arguments: list[str], name: str, default: str) -> str:

@@ -3,55 +3,27 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from inspect import cleandoc
-from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-from ipot.commands.common import emit, parse, show
+from ipot.commands.common import is_emitted, parse, refuse_there, show
+from ipot.commands.flags.data import ABOUT, FLAGS, Inspect
 from ipot.errors import shown
 from ipot.formats import Inventory, inspect
 from ipot.report import tables
-
-ABOUT = """
-usage: ipot data inspect PATH [--json]    (ipot data inspect --help tells more)
-
-  inspect   what is in a file or a folder: names, sizes, ranges, missing values
-"""
-
-
-@dataclass
-class Inspect:
-    """Say what is in a file or a folder, and what could be inputs and targets.
-
-        ipot data inspect cases/
-        ipot data inspect era5.nc
-
-    Reads .npz, .npy, CSV, Parquet, HDF5 (also of The Well), VTU and VTP, netCDF, Zarr and GRIB, and
-    folders of such files with a case in each.
-    """
-
-    path: Annotated[Path, tyro.conf.Positional]
-    """File or folder."""
-    json: bool = False
-    """Print JSON."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the command."""
     name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
-    if name != "inspect":
-        helped = name in ("-h", "--help")
-        unknown = f"ipot data: unknown {shown(name)}\n\n" if name and not helped else ""
-        print(unknown + cleandoc(ABOUT), file=sys.stdout if helped else sys.stderr)
-        raise SystemExit(0 if helped else 2)
+    if name not in FLAGS:
+        unknown = f"ipot data: unknown {shown(name)}\n\n" if name else ""
+        print(unknown + cleandoc(ABOUT), file=sys.stderr)
+        raise SystemExit(2)
     flags = parse(Inspect, rest, "data inspect")
+    refuse_there(flags.out, overwrite=flags.overwrite)
     found = inspect(flags.path)
-    if flags.json:
-        emit(asdict(found))
-    else:
+    if not is_emitted(asdict(found), flags):
         _show(found)
     return 0
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ipot.commands.common import Folder, Generation, emit, parse, say, show
+from ipot.commands.common import Generation, emit, parse, say, show
+from ipot.commands.flags.demo import Demo
 from ipot.data.dataset import Dataset
 from ipot.data.statistics import mean_field
 from ipot.data.store import Store
@@ -30,28 +30,6 @@ FRACTIONS = (1.0, 0.5, 0.25)
 CURVE = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1)
 
 
-@dataclass
-class Demo:
-    """Learn Darcy flow on a small grid, then ask where nothing was ever measured.
-
-    Generates permeabilities and pressures with our own solver, trains an IPOT for two minutes, and
-    evaluates it on unseen samples: with all sensors, half and a quarter of them, and at queries
-    three times as fine as those of the training, and once more averaged over the symmetries of the
-    square. Ends in a table and a picture.
-    """
-
-    out: Path = Path("demo")
-    """Folder for the run and the picture; an earlier demo in it is replaced."""
-    minutes: float = 2.2
-    """Training time."""
-    data: Folder = None
-    """Data folder; OUT/data unless said."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
-    json: bool = False
-    """Print JSON instead of the table."""
-
-
 def main(arguments: list[str]) -> None:
     """Run the command."""
     flags = parse(Demo, arguments, "demo")
@@ -60,14 +38,21 @@ def main(arguments: list[str]) -> None:
 
 
 def _demo(flags: Demo) -> None:
-    settings, store = demo(flags.minutes), Store(flags.data or flags.out / "data")
+    settings, store = demo(flags.minutes, flags.seed), Store(flags.data or flags.out / "data")
     folder = _clear(flags.out / "run")
     say("1/3  data: -∇·(a ∇u) = 1 on the unit square, solved by finite volumes")
-    generation = Generation(store)
+    generation = Generation(store, quiet=flags.quiet)
     if choose(flags.device).type == "cpu":
         _settle_threads(settings, store, generation)
     say(f"2/3  training for {flags.minutes:g} minutes on {COARSE} x {COARSE}")
-    run(settings, folder, device=flags.device, store=store, report=generation)
+    run(
+        settings,
+        folder,
+        device=flags.device,
+        store=store,
+        report=generation,
+        quiet=flags.quiet,
+    )
     say("3/3  evaluation on samples that it has never seen")
     model, settings = restore(folder, choose(flags.device))
     show_room = Showroom(model, settings, store, choose(flags.device))

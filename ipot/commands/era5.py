@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ipot.commands.common import emit, parse_with_settings, say
+from ipot.commands.common import is_emitted, parse_with_settings, refuse_there, say
+from ipot.commands.flags.era5 import Check
 from ipot.data.landsea import PAPER_COUNTS
 from ipot.data.temperature import stamp
 from ipot.data.weather import Weather
@@ -14,24 +15,6 @@ from ipot.problems.era5 import REQUEST, Era5
 from ipot.recipes.experiment import experiment
 
 PAPER_PERIOD = ("2018-01-01 00:00", "2023-03-31 00:00")
-
-
-@dataclass(kw_only=True)
-class Check:
-    """Say what to download for the problem era5, or check files that are there.
-
-    usage: ipot era5 [PATH] [flags], for instance
-
-        ipot era5 > download.py            the request, ready to run
-        ipot era5 era5_t2m_2018.grib       what is in a file, or why it will not do
-        ipot era5 'data/*.nc' --problem.hour 12
-
-    PATH is a file (GRIB, netCDF or Zarr), a folder of files or a pattern. All values of the frames
-    that the problem would use are read.
-    """
-
-    json: bool = False
-    """Print JSON instead of lines."""
 
 
 def main(arguments: list[str]) -> None:
@@ -44,22 +27,22 @@ def main(arguments: list[str]) -> None:
     )
     problem: Any = settings.problem
     path = path or (Path(problem.files) if problem.files else None)
+    refuse_there(flags.out, overwrite=flags.overwrite)
     if path is None:
-        _tell(flags.json)
+        _tell(flags)
         return
     facts = _facts(problem, path)
-    if flags.json:
-        emit(facts)
+    if is_emitted(facts, flags):
         return
     width = max(map(len, facts))
     for name, value in facts.items():
         print(f"{name:>{width}}  {value if not isinstance(value, dict) else _inline(value)}")
 
 
-def _tell(as_json: bool) -> None:
+def _tell(flags: Any) -> None:
     """The request on stdout, so that it can be run; what it is about beside it."""
-    if as_json:
-        emit({"request": REQUEST, "period": [day[:10] for day in PAPER_PERIOD], "days": 1916})
+    period = [day[:10] for day in PAPER_PERIOD]
+    if is_emitted({"request": REQUEST, "period": period, "days": 1916}, flags):
         return
     say(
         "ERA5, dataset reanalysis-era5-single-levels, variable 2m_temperature (t2m), 00:00 UTC of "

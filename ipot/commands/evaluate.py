@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from ipot.api import load
-from ipot.commands.common import (
-    Folder,
-    Generation,
-    data_given,
-    emit,
-    parse,
-    show,
-    without_old_input,
-)
+from ipot.commands.common import Generation, is_emitted, parse, refuse_there, show
+from ipot.commands.flags.evaluate import Evaluate
+from ipot.commands.spelling import data_given, without_old_input
 from ipot.data.store import Store
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.evaluate import Scores, leads
@@ -28,74 +19,12 @@ from ipot.recipes.studies import Answer, Question, ask_model
 from ipot.surrogate.surrogate import Surrogate
 
 
-@dataclass
-class Evaluate:
-    """Score a trained model on test samples, as they are or seen otherwise.
-
-    For instance, a quarter of the sensors of a coarser grid in, a fine grid out:
-
-        ipot evaluate runs/darcy --keep 0.25 --resolution 43 --query-resolution 421
-
-    A model of your own data is scored on a file or folder like those it was trained on:
-
-        ipot evaluate surrogate new_cases/ --json
-        ipot evaluate surrogate stations.nc --targets-from grid.nc
-
-    The error is the paper's: for each sample the L2 norm of the error over times, queries and
-    channels, divided by that of the truth; then the mean over samples. Where there are several
-    steps, a second table has root mean square errors at some of them, in the units of the field and
-    weighted by area where points stand for areas, and what simple forecasts score beside the model.
-    """
-
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run folder, or the folder of a saved model."""
-    cases: Annotated[Path | None, tyro.conf.Positional] = None
-    """File or folder with samples and their answers, instead of the test data of a problem."""
-    targets_from: Path | None = None
-    """A file of its own for the answers of a series: stations in, a grid out."""
-    keep: float = 1.0
-    """Fraction of the input points kept, drawn anew for every sample."""
-    resolution: int | None = None
-    """Points a side of the inputs."""
-    query_resolution: int | None = None
-    """Points a side of the queries; as the inputs unless said."""
-    mask: str | None = None
-    """Hide inputs: disk leaves a hole in the middle, left, right and border keep that part alone;
-    a problem may have masks of its own."""
-    fill: str | None = None
-    """Interpolate the inputs that --mask and --keep hide from those that are seen, for a system
-    that takes all of them: linear, cubic or nearest."""
-    steps: int | None = None
-    """Steps of the rollout, also more than in training."""
-    samples: int | None = None
-    """How many test samples; as many as the run says unless said."""
-    seed: int = 0
-    """Seed of the sensors kept."""
-    symmetric: bool = False
-    """Average the answers over the symmetries of the problem: eight times the work for Darcy."""
-    weights: str = "best"
-    """best or last."""
-    batch: int = 16
-    """Samples at a time."""
-    data: Folder = None
-    """Data folder; $IPOT_DATA or the user's cache unless said."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
-    trust: bool = False
-    """Import code outside ipot that the folder names: only where you know where it comes from."""
-    edited: bool = False
-    """Take a saved model whose settings or files were changed after it was saved."""
-    record: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Add the error to the record of this run in this ledger, e.g. results/runs.json."""
-    json: bool = False
-    """Print JSON, with the error of every sample."""
-
-
 def main(arguments: list[str]) -> None:
     """Run the command."""
     arguments, old = without_old_input(arguments, "evaluate")
     flags = parse(Evaluate, arguments, "evaluate")
     cases = data_given(flags.cases, old)
+    refuse_there(flags.out, overwrite=flags.overwrite)
     model = load(
         flags.run,
         device=flags.device,
@@ -130,13 +59,12 @@ def main(arguments: list[str]) -> None:
         question,
         store=store,
         batch=flags.batch,
-        report=Generation(store),
+        report=Generation(store, quiet=flags.quiet),
     )
     if flags.record is not None:
         tests = {_seen(question, flags.weights): answer.scores.relative_l2}
         ledger.add(flags.record, [ledger.record_of(flags.run, tests=tests)])
-    if flags.json:
-        emit(answer.as_dict())
+    if is_emitted(answer.as_dict(), flags):
         return
     from ipot.report.tables import table
 
@@ -181,14 +109,14 @@ def _evaluate_file(flags: Evaluate, model: Surrogate, cases: Path | None) -> Non
         raise Unsupported(f"{said}: for the test data of a built-in problem, not for {cases}")
     scores = model.evaluate(cases, targets=flags.targets_from)
     errors = scores.per_sample
-    if flags.json:
-        emit({**scores.as_dict(), "median": statistics.median(errors), "samples": len(errors)})
+    median = statistics.median(errors)
+    if is_emitted({**scores.as_dict(), "median": median, "samples": len(errors)}, flags):
         return
     from ipot.report.tables import table
 
     rows = [
         ["relative L2", f"{scores.relative_l2:.5f}"],
-        ["median / worst sample", f"{statistics.median(errors):.5f} / {max(errors):.5f}"],
+        ["median / worst sample", f"{median:.5f} / {max(errors):.5f}"],
         ["samples", str(len(errors))],
         *_channels(model.spec.outputs, scores),
     ]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ipot.commands.common import (
-    Folder,
     Generation,
     emit,
     parse_with_settings,
     small_if_asked,
     split_names,
 )
+from ipot.commands.flags.generate import Generate
 from ipot.data.store import Fields, Store
 from ipot.device import choose
 from ipot.errors import DataError, UnknownName, Unsupported
@@ -23,43 +22,9 @@ from ipot.problems.base import SPLITS, GridProblem, Problem
 from ipot.recipes.experiment import Experiment, experiment
 
 
-@dataclass(kw_only=True)
-class Generate:
-    """Generate the data of a problem into the data folder, where they are not there yet.
-
-    usage: ipot generate PROBLEM [flags], for instance
-
-        ipot generate darcy --count.train 100 --resolution 141
-        ipot generate darcy --small
-        ipot generate darcy --format original --out files
-
-    Data are kept under a hash of their recipe; asking for more samples, or running again after a
-    crash, continues where it left off. Sample 17 is the same sample on any device. The format
-    `original` writes them once more as files in the published layout, which
-    `ipot train PROBLEM --problem.files DIR` reads as it reads the published ones.
-    """
-
-    splits: tuple[str, ...] = SPLITS
-    """Which splits to generate."""
-    small: bool = False
-    """Sizes for a first look: a small problem and few samples, which other flags may change."""
-    resolution: int | None = None
-    """Points a side to store; the problem's own resolution unless said."""
-    format: Literal["store", "original"] = "store"
-    """store: in the data folder alone; original: as files in the published layout, too."""
-    out: Folder = None
-    """Where the files of the format `original` go."""
-    data: Folder = None
-    """Data folder; $IPOT_DATA or the user's cache unless said."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
-    json: bool = False
-    """Print JSON: where each split lies and how large it is."""
-
-
 def main(arguments: list[str]) -> None:
     """Run the command."""
-    names, rest = split_names(arguments, ["problem"], "generate", Generate.__doc__)
+    names, rest = split_names(arguments, ["problem"], Generate, "generate")
     base = small_if_asked(experiment(names["problem"]), rest)
     command = f"generate {names['problem']}"
     settings, flags = parse_with_settings(base, Generate, rest, command, parts=("problem", "data"))
@@ -128,7 +93,11 @@ def _fill(settings: Experiment, split: str, flags: Any) -> tuple[dict[str, Any],
     problem, count, store = settings.problem, getattr(settings.data, split), Store(flags.data)
     if count < 1:
         raise DataError(f"the {split} split needs at least one sample, got {count}")
-    seed, device, report = settings.data.seed, choose(flags.device), Generation(store)
+    seed, device, report = (
+        settings.data.seed,
+        choose(flags.device),
+        Generation(store, quiet=flags.quiet),
+    )
     original, asked = flags.format == "original", flags.resolution
     stored = whole(problem, asked) if original else problem.storage(asked, None)
     fields = problem.fetch(

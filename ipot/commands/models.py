@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ipot import registry
-from ipot.commands.common import emit, parse, show
+from ipot.commands.common import is_emitted, parse, refuse_there, show
+from ipot.commands.flags.models import Models
 from ipot.errors import Unsupported
 from ipot.models.base import parameter_count
 from ipot.recipes import paper, published
@@ -14,29 +14,12 @@ from ipot.recipes.experiment import build_model, experiment
 from ipot.typed_json import to_dict
 
 
-@dataclass
-class Models:
-    """List the models, their size for a problem and preset, and what each needs of the data.
-
-    Beside our count stands the published one, where a paper has printed any for the problem.
-    With --preset paper any of the paper's eight problems can be named, whether or not its data can
-    be generated yet: the parameter counts need only the sizes in the paper's tables.
-    """
-
-    problem: str = "darcy"
-    """The problem to size the models for."""
-    preset: str = "default"
-    """default, paper, or authors."""
-    json: bool = False
-    """Print JSON instead of a table."""
-
-
 def main(arguments: list[str]) -> None:
     """Run the command."""
     flags = parse(Models, arguments, "models")
+    refuse_there(flags.out, overwrite=flags.overwrite)
     rows = [_facts(name, flags.problem, flags.preset) for name in registry.names("models")]
-    if flags.json:
-        emit({"problem": flags.problem, "preset": flags.preset, "models": rows})
+    if is_emitted({"problem": flags.problem, "preset": flags.preset, "models": rows}, flags):
         return
     from ipot.report.tables import table
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
-import tyro
 
 from ipot.api import load
-from ipot.commands.common import Folder, Generation, data_given, parse, say, without_old_input
+from ipot.commands.common import Generation, emit, parse, say
+from ipot.commands.flags.plot import Kind, Plot
+from ipot.commands.spelling import data_given, without_old_input
 from ipot.data.store import Store
 from ipot.device import choose
-from ipot.errors import DataError, UnknownName, Unsupported
+from ipot.errors import DataError, Unsupported
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
 from ipot.problems.base import GridProblem
@@ -34,68 +35,13 @@ from ipot.training.journal import read
 
 MIDDLE = (0.1, 0.9)
 """Of the samples of a curve, between which quantiles its bars lie."""
-KINDS = ("fields", "rollout", "loss", "sensors", "resolution", "time")
-
-
-@dataclass
-class Plot:
-    """Draw pictures of a trained model: of a run into its folder, of a saved model into
-    MODEL-pictures in the current folder, or into --out.
-
-    fields: input, truth, prediction and error of a test sample; rollout: the same over time;
-    loss: the training curve; sensors, resolution, time: the error against the fraction of the
-    inputs observed, the resolution of the queries, and time. Without --kind, all that make sense.
-
-    Of a model of your own data, fields and rollouts show a sample of data that you give:
-
-        ipot plot surrogate new_cases/ --sample 3
-    """
-
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run folder, or the folder of a saved model."""
-    cases: Annotated[Path | None, tyro.conf.Positional] = None
-    """File or folder with the sample that fields and rollouts show, instead of test data."""
-    targets_from: Path | None = None
-    """A file of its own for the answers of a series: stations in, a grid out."""
-    kind: tuple[str, ...] = ()
-    """Which pictures."""
-    sample: int = 0
-    """Which test sample the fields and rollouts show."""
-    keep: float = 1.0
-    """Fraction of the inputs that fields and rollouts see."""
-    resolution: int | None = None
-    """Points a side of the inputs."""
-    query_resolution: int | None = None
-    """Points a side of the queries."""
-    mask: str | None = None
-    """Only the inputs of a region."""
-    fill: str | None = None
-    """Interpolate the inputs that are hidden from those that are seen: linear, cubic or nearest."""
-    steps: int | None = None
-    """Steps of the rollout."""
-    samples: int = 20
-    """Test samples that the curves average over, at most."""
-    format: str = "png"
-    """png, pdf or svg."""
-    out: Folder = None
-    """Where to put the pictures: the folder of the run, or MODEL-pictures, unless said."""
-    data: Folder = None
-    """Data folder; $IPOT_DATA or the user's cache unless said."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
-    trust: bool = False
-    """Import code outside ipot that the folder names: only where you know where it comes from."""
-    edited: bool = False
-    """Take a saved model whose settings or files were changed after it was saved."""
+KINDS = get_args(Kind)
 
 
 def main(arguments: list[str]) -> None:
     """Run the command."""
     arguments, old = without_old_input(arguments, "plot")
     flags = parse(Plot, arguments, "plot")
-    unknown = set(flags.kind) - set(KINDS)
-    if unknown:
-        raise UnknownName(f"unknown kind {sorted(unknown)}. Known: {', '.join(KINDS)}")
     flags.cases = data_given(flags.cases, old)
     studio = Studio(flags)
     kinds = flags.kind or studio.sensible()
@@ -104,10 +50,14 @@ def main(arguments: list[str]) -> None:
             f"{flags.run} was trained on data of your own, and nothing is kept of them to draw. "
             f"Give a file or folder like those it was trained on: ipot plot {flags.run} new_cases"
         )
-    out = flags.out or _beside(studio.run)
+    out, drawn = flags.out or _beside(studio.run), []
     for kind in kinds:
         figure = getattr(studio, kind)()
-        print(plots.save(figure, out / f"{kind}.{flags.format}"))
+        drawn.append(str(plots.save(figure, out / f"{kind}.{flags.format}")))
+        if not flags.json:
+            print(drawn[-1])
+    if flags.json:
+        emit(drawn)
     if not flags.kind and studio.lacks_cases:
         say(f"fields are drawn of data that you give: ipot plot {flags.run} new_cases")
 
@@ -123,6 +73,7 @@ class Studio:
 
     def __init__(self, flags: Plot) -> None:
         self.flags, self.store, self.device = flags, Store(flags.data), choose(flags.device)
+        self.report = Generation(self.store, quiet=flags.quiet)
         self.question = Question(
             keep=flags.keep,
             resolution=flags.resolution,
@@ -267,7 +218,7 @@ class Studio:
     @property
     def _keys(self) -> dict[str, Any]:
         """Where the data of the problem come from."""
-        return {"store": self.store, "device": self.device, "report": Generation(self.store)}
+        return {"store": self.store, "device": self.device, "report": self.report}
 
     def _data(self, question: Question) -> Any:
         data = seen_test_data(self.settings, question, **self._keys)

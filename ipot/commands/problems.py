@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
-import textwrap
-from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 from ipot import registry
-from ipot.commands.common import Folder, Generation, emit, parse, say, show
+from ipot.commands.common import Generation, emit, parse, say, show
+from ipot.commands.flags.problems import Problems
+from ipot.commands.help import field_docs
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import DataError
@@ -23,32 +20,6 @@ SAMPLES = 3
 """How many samples a picture of the gallery shows."""
 
 
-@dataclass
-class Problems:
-    """List the problems: sizes, splits, symmetries and where their data come from.
-
-    usage: ipot problems [PROBLEM] [flags], for instance
-
-        ipot problems
-        ipot problems darcy
-        ipot problems --gallery pictures --small
-
-    With a name, all there is to know of one problem: its settings, units and files. The settings
-    are flags of `generate` and `train`: --problem.viscosity 1e-4.
-    """
-
-    gallery: Folder = None
-    """Draw some samples of every problem, or of the one named, into this folder."""
-    small: bool = False
-    """Problems at their small sizes: seconds on a CPU."""
-    data: Folder = None
-    """Data folder; $IPOT_DATA or the user's cache unless said."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
-    json: bool = False
-    """Print JSON instead of a table."""
-
-
 def main(arguments: list[str]) -> None:
     """Run the command."""
     named = bool(arguments) and not arguments[0].startswith("-")
@@ -57,7 +28,7 @@ def main(arguments: list[str]) -> None:
     found = {name: registry.find("problems", name) for name in names}
     if flags.small:
         found = {name: problem.small() for name, problem in found.items()}
-    if flags.gallery is not None:
+    if flags.gallery:
         _draw(found, flags)
         return
     rows = [_facts(name, problem) for name, problem in found.items()]
@@ -152,7 +123,7 @@ def _facts(name: str, problem: Problem) -> dict[str, Any]:
         "files": list(problem.published),
         "small": dict(problem.reduced),
         "settings": settings,
-        "docs": _docs(type(problem)),
+        "docs": field_docs(type(problem)),
     }
 
 
@@ -164,34 +135,17 @@ def _points(problem: Problem) -> str:
     return " x ".join(str(n) for n in shape(side))
 
 
-def _docs(kind: type) -> dict[str, str]:
-    """What stands below each field of a dataclass and of those it derives from."""
-    found: dict[str, str] = {}
-    for owner in reversed([k for k in kind.__mro__ if dataclasses.is_dataclass(k)]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-        lines = body.body if isinstance(body, ast.ClassDef) else []
-        for line, below in pairwise(lines):
-            text = below.value if isinstance(below, ast.Expr) else None
-            if (
-                isinstance(line, ast.AnnAssign)
-                and isinstance(line.target, ast.Name)
-                and isinstance(text, ast.Constant)
-                and isinstance(text.value, str)
-            ):
-                found[line.target.id] = inspect.cleandoc(text.value)
-    return found
-
-
 def _draw(found: dict[str, Problem], flags: Problems) -> None:
     """A picture for each problem; one whose data are not at hand is left out, with the reason."""
     from ipot.report import plots
     from ipot.report.gallery import gallery
 
-    assert flags.gallery is not None
+    if flags.out is None:
+        raise DataError("--gallery needs --out DIR, a folder for the pictures")
     store, device, written = Store(flags.data), choose(flags.device), []
     for name, problem in found.items():
         problem = dataclasses.replace(problem, **problem.shown)
-        report = partial(Generation(store), "test")
+        report = partial(Generation(store, quiet=flags.quiet), "test")
         # Measured windows follow each other: take some from all over the split.
         count = SAMPLES if problem.generated else problem.sizes["test"]
         try:
@@ -201,7 +155,7 @@ def _draw(found: dict[str, Problem], flags: Problems) -> None:
             continue
         chosen = [n * (count - 1) // (SAMPLES - 1) for n in range(SAMPLES)]
         figure = gallery([data[n] for n in chosen], problem.spec, name)
-        written.append(str(plots.save(figure, flags.gallery / f"{name}.png")))
+        written.append(str(plots.save(figure, flags.out / f"{name}.png")))
     if flags.json:
         emit(written)
     else:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import shlex
 import signal
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import torch
-import tyro
 
 from ipot import files
-from ipot.commands.common import Folder, Generation, emit, parse, say, show
+from ipot.commands.common import Generation, emit, parse, say, show
+from ipot.commands.flags.reproduce import Reproduce
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import RunError, UnknownName, Unsupported, shown
@@ -23,60 +21,6 @@ from ipot.reproduce.jobs import ORIGINALS, Way
 from ipot.reproduce.plan import Data, Task
 from ipot.reproduce.records import Result
 from ipot.training.trainer import Stopped
-
-
-@dataclass(kw_only=True)
-class Reproduce:
-    """Run items of the paper, and write tables with ours beside the printed numbers.
-
-    usage: ipot reproduce [ITEM ...] [flags], for instance
-
-        ipot reproduce --list
-        ipot reproduce table1/darcy --seeds 0 1 2
-        ipot reproduce table1 --minutes 2
-        ipot reproduce figure3 shallow-water --shard 1/2
-        ipot reproduce settings
-        ipot reproduce all --small
-
-    An ITEM is table1, table2, table3, figure3, figure4, figure5, shallow-water, perceiver-io,
-    navier-stokes, interpolated or claims; a row of one, like table1/darcy; a cell, like
-    table1/darcy/ipot; all; or settings, which prints the appendix's tables of sizes.
-
-    What will be run, and about how long it takes here, is said first. What is in the ledger is not
-    run again, and what was stopped goes on. The folder then has reproduction.md, .json, .tex and
-    figures.
-    """
-
-    items: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Items, rows or cells; all of them by `all`."""
-    list: bool = False
-    """Run nothing: list every cell with its command, its cost, the printed number, ours."""
-    minutes: float | None = None
-    """Train each run for so long instead of its published schedule: numbers are labelled so."""
-    seeds: tuple[int, ...] = (0,)
-    """Train once for each of these seeds."""
-    shard: str | None = None
-    """Only part I of N of the runs, as I/N: one for each machine or GPU."""
-    small: bool = False
-    """Small problems and systems, two epochs: all of it on a CPU in minutes, to see it work."""
-    files: tuple[str, ...] = ()
-    """Published data instead of generated ones, as PROBLEM=FOLDER."""
-    out: Path | None = None
-    """Folder for runs, tables and figures; runs/reproduction unless said."""
-    ledger: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Where results are written down; results/reproduction.json unless said, with --small
-    reproduction-ledger.json in --out."""
-    merge: tuple[Path, ...] = ()
-    """Ledgers of other machines: take their records over before anything else. Where both have a
-    record of a run, theirs stays."""
-    data: Folder = None
-    """Data folder; $IPOT_DATA or the user's cache unless said."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
-    quiet: bool = False
-    """No progress."""
-    json: bool = False
-    """Print the cells as JSON."""
 
 
 def main(arguments: list[str]) -> int:
@@ -94,7 +38,7 @@ def main(arguments: list[str]) -> int:
         raise UnknownName(f"name what to reproduce: {known}; or all. --list shows every cell")
     cells = plan.chosen(words) if words else list(CELLS)
     out = flags.out or Path("runs") / ("reproduction-small" if flags.small else "reproduction")
-    ledger = flags.ledger or (
+    ledger = flags.record or (
         out / "reproduction-ledger.json" if flags.small else Path("results/reproduction.json")
     )
     way, data = Way(minutes=flags.minutes, small=flags.small), Data(files=_files(flags.files))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 from ipot.commands.common import (
-    Folder,
     Generation,
     emit,
     flag_value,
@@ -21,6 +18,7 @@ from ipot.commands.common import (
     small_if_asked,
     split_names,
 )
+from ipot.commands.flags.train import Train
 from ipot.data.store import Store
 from ipot.errors import RunError, Unsupported
 from ipot.recipes import ledger
@@ -28,65 +26,12 @@ from ipot.recipes.experiment import Experiment, experiment
 from ipot.recipes.running import resume, run
 from ipot.recipes.several_seeds import run_seeds
 from ipot.run_folder import Run
-from ipot.training.distributed import PATIENCE, first_process
+from ipot.training.distributed import first_process
 from ipot.training.journal import duration, read
 from ipot.training.trainer import Result, Stopped
 
 LONGEST = 10_000_000
 """Seconds that processes may wait for each other: torch cannot count to infinity."""
-
-
-@dataclass(kw_only=True)
-class Train:
-    """Train a model on a problem and leave a run folder.
-
-    usage: ipot train PROBLEM [MODEL] [flags], for instance
-
-        ipot train darcy --out runs/darcy
-        ipot train darcy --preset paper --out runs/paper
-        ipot train navier_stokes --problem.viscosity 1e-4 --model.latents 512 --training.epochs 50
-        ipot train darcy --seeds 0 1 2 --out runs/spread
-        ipot train darcy --problem.files published --out runs/published
-        ipot train --resume runs/darcy
-        torchrun --max-restarts 3 -m ipot train darcy --out runs/darcy --resume-or-start
-
-    MODEL is ipot unless said. The data are generated first where they are not there yet. Ctrl-C
-    stops cleanly with a checkpoint; --resume continues as if nothing had happened. Under torchrun
-    the batch is shared among the processes.
-    """
-
-    out: Path | None = None
-    """Run folder; runs/PROBLEM-MODEL-PRESET unless said."""
-    preset: str = "default"
-    """default: our own settings; paper: the paper's tables; authors: the same where the code of
-    IPOT's authors departs from the paper's equations."""
-    small: bool = False
-    """Sizes for a first look: small problem, small model, few samples; other flags change them."""
-    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Continue this run; beside it only --data, --device, --trust, --peer-timeout, --quiet,
-    --record and --json."""
-    resume_or_start: bool = False
-    """Go on with the run in --out if there is one of the same settings, and start it if not."""
-    start_from: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Fine-tune: start from the best weights of another run of the same model."""
-    seeds: tuple[int, ...] = ()
-    """Train once for each of these seeds and report mean and spread."""
-    data: Folder = None
-    """Data folder; $IPOT_DATA or the user's cache unless said."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
-    trust: bool = False
-    """Import code outside ipot that the run of --resume or --start-from names: only where you know
-    where it comes from."""
-    peer_timeout: float = PATIENCE
-    """Seconds that processes under torchrun wait for one that does not answer."""
-    quiet: bool = False
-    """No progress."""
-    record: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Write the run down in this ledger when it has ended, e.g. results/runs.json; `ipot evaluate
-    --record` adds its errors on the test split."""
-    json: bool = False
-    """Print the result as JSON."""
 
 
 def main(arguments: list[str]) -> int:
@@ -95,7 +40,7 @@ def main(arguments: list[str]) -> int:
         resumed = any(a == "--resume" or a.startswith("--resume=") for a in arguments)
         if resumed and arguments[0].startswith("-"):
             return _resume(parse(Train, arguments, "train"))
-        names, rest = split_names(arguments, ["problem", "model"], "train", Train.__doc__)
+        names, rest = split_names(arguments, ["problem", "model"], Train, "train")
         base = experiment(
             names["problem"], names.get("model", "ipot"), flag_value(rest, "--preset", "default")
         )
@@ -127,6 +72,10 @@ def _train(settings: Experiment, flags: Any, command: str) -> int:
     }
     options |= {"report": generation, "quiet": flags.quiet, "trusted": flags.trust}
     if flags.seeds:
+        if settings.training.seed != 0:
+            raise Unsupported(
+                f"--seed {settings.training.seed}: --seeds says which; leave one of them out"
+            )
         summary = run_seeds(settings, out, list(flags.seeds), **options)
         if not first_process():
             return 0

@@ -13,7 +13,7 @@ FINE = 85
 """Cells a side that the equation is solved on, and of the queries at the end."""
 
 
-def demo(minutes: float = 2.3) -> Experiment:
+def demo(minutes: float = 2.3, seed: int = 0) -> Experiment:
     """Darcy on 85 x 85 cells, learnt at 29 x 29 with random subsets of the sensors."""
     base = experiment("darcy")
     return replace(
@@ -42,5 +42,6 @@ def demo(minutes: float = 2.3) -> Experiment:
             points=0.7,
             queries=0.3,
             validate_every=4,
+            seed=seed,
         ),
     )

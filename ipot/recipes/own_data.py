@@ -181,7 +181,8 @@ class OwnData(Problem):
         if self.splits is None:
             raise Unsupported(
                 "this run is of data of your own, which are not kept with it: give them to "
-                "ipot.fit(data, resume=...), or score a model on others with --input"
+                "ipot.fit(data, resume=...), or score a model on others with "
+                "`ipot evaluate MODEL new_cases`"
             )
         parts = {"train": self.splits.train, "validation": self.splits.validation}
         found = self.splits.held_out if split == "test" else parts[split]

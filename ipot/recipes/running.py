@@ -32,10 +32,10 @@ from ipot.recipes.starting import Start, load_start, refuse_start
 from ipot.run_folder import Run, differences, environment, left_as_found, run_at
 from ipot.training import checkpoint
 from ipot.training.checkpoint import result_from
-from ipot.training.distributed import PATIENCE, World, launch, restarted, world
+from ipot.training.distributed import World, launch, restarted, world
 from ipot.training.journal import Progress
 from ipot.training.objective import BalancedL2, Objective, RelativeL2
-from ipot.training.settings import refuse_gradients
+from ipot.training.settings import PATIENCE, refuse_gradients
 from ipot.training.trainer import Result, Trainer
 from ipot.training.unroll import examine as examine_pieces
 from ipot.typed_json import from_value

@@ -61,8 +61,8 @@ def answer_files(
         others = [Case(points=places, fields={})]
     if others is not None and len(others) not in (1, len(cases)):
         raise DataError(
-            f"--queries {queries} has {len(others)} cases and --input {len(cases)}: give one mesh "
-            "for all of them, or one for each"
+            f"--queries {queries} has {len(others)} cases and the input {len(cases)}: give one "
+            "mesh for all of them, or one for each"
         )
 
     def answer(i: int) -> Case:
@@ -103,7 +103,7 @@ def _write(
         write_cases(output, [answer() for answer in answers], names, rows)
     elif output.suffix:
         raise DataError(
-            f"--output {output}: {len(answers)} cases are written to a folder, or to one file "
+            f"--out {output}: {len(answers)} cases are written to a folder, or to one file "
             "that ends in .h5, .csv, .tsv or .parquet"
         )
     else:
@@ -116,7 +116,7 @@ def _answer_series(
 ) -> dict[str, Any]:
     """Labelled arrays in, a netCDF file out."""
     if output.suffix != ".nc":
-        raise DataError(f"--output {output}: a forecast is written as .nc")
+        raise DataError(f"--out {output}: a forecast is written as .nc")
     if places is not None:
         raise DataError("--grid: a forecast is on named coordinates; give a file by --queries")
     on = None if queries is None else open_series(queries)
@@ -194,12 +194,12 @@ def _answer_trajectories(
     given: dict[str, Any] = latest(source, columns)
     whole = output.suffix.lower() in TREES
     if not whole and output.suffix != ".npz":
-        raise DataError(f"--output {output}: trajectories are written as .h5 or .npz")
+        raise DataError(f"--out {output}: trajectories are written as .h5 or .npz")
     if queries is not None or places is not None:
         given["queries"] = places if queries is None else queries_in(queries)
         if whole:
             raise DataError(
-                f"--output {output}: answers at --queries or --grid are written as .npz; an .h5 "
+                f"--out {output}: answers at --queries or --grid are written as .npz; an .h5 "
                 "file of trajectories has the grid of the input"
             )
     if whole and terms.get("interval") is not None:

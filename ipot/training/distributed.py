@@ -24,11 +24,10 @@ import torch.distributed as dist
 
 from ipot import files
 from ipot.errors import RunError
+from ipot.training.settings import PATIENCE
 
 Found = TypeVar("Found")
 
-PATIENCE = 600.0
-"""Seconds that a process waits for another one that does not answer, unless said."""
 OF_PEERS = ("gloo", "nccl", "connection closed", "connection reset", "timed out", "socket", "peer")
 """Words of errors that libraries raise where another process is gone; they have no type of their
 own."""

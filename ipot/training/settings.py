@@ -8,6 +8,9 @@ from typing import Literal, get_args, get_type_hints
 
 from ipot.errors import Unsupported
 
+PATIENCE = 600.0
+"""Seconds that a process waits for another one that does not answer, unless said."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Training:

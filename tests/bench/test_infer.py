@@ -159,10 +159,14 @@ def test_ours_may_run_out_of_memory_and_nothing_else(terms, monkeypatch):
 
 
 def test_rivals():
-    assert infer.rivals("plain, FNO ,perceiver-io,plain") == ["plain", "fno", "perceiver_io"]
-    assert infer.rivals("none") == infer.rivals("") == infer.rivals("ipot") == []
+    assert infer.rivals(["plain", "FNO", "perceiver-io", "plain"]) == [
+        "plain",
+        "fno",
+        "perceiver_io",
+    ]
+    assert infer.rivals(["none"]) == infer.rivals([]) == infer.rivals(["ipot"]) == []
     with pytest.raises(UnknownName, match=r"unknown version 'fnoo'.*plain, deeponet"):
-        infer.rivals("plain,fnoo")
+        infer.rivals(["plain", "fnoo"])
 
 
 def test_questions_that_cannot_be_asked(monkeypatch):

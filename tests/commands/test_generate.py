@@ -204,12 +204,12 @@ def test_an_unknown_problem_is_refused_with_the_known(fails):
 
 def test_the_gallery_draws_what_is_there_and_says_what_is_not(ask, tmp_path, capsys, monkeypatch):
     data = ["--data", str(tmp_path / "d"), "--small"]
-    written = ask("problems", "darcy", "--gallery", str(tmp_path / "g"), *data)
+    written = ask("problems", "darcy", "--gallery", "--out", str(tmp_path / "g"), *data)
     assert written == [str(tmp_path / "g" / "darcy.png")]
     assert Path(written[0]).stat().st_size > 5000
     monkeypatch.setattr(Darcy, "generated", False)
     monkeypatch.setattr(registry, "names", lambda kind: ["burgers", "darcy"])
-    assert main(["problems", "--gallery", str(tmp_path / "g"), *data]) == 0
+    assert main(["problems", "--gallery", "--out", str(tmp_path / "g"), *data]) == 0
     said = capsys.readouterr()
     assert "darcy is left out: darcy needs a folder" in said.err
     assert said.out.split() == [str(tmp_path / "g" / "burgers.png")]

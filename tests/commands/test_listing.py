@@ -80,9 +80,7 @@ def test_generate_announces_the_size(tmp_path, capsys):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command, capsys):
     words = [command, "darcy"] if command in ("train", "generate") else [command]
-    with pytest.raises(SystemExit) as stop:
-        main([*words, "--help"])
-    assert stop.value.code == 0
+    assert main([*words, "--help"]) == 0
     assert "usage" in capsys.readouterr().out
 
 
@@ -99,4 +97,5 @@ def test_unknown_names_list_the_known(fails):
     assert "evaluate" in fails("evalute", code=2)
     assert "latents" in fails("train", "darcy", "--model.latent", "3", code=2)
     assert "default, paper" in fails("train", "darcy", "--preset", "best", code=2)
-    assert "train, validation, test" in fails("generate", "darcy", "--splits", "tset", code=2)
+    said = fails("generate", "darcy", "--splits", "tset", code=2)
+    assert all(name in said for name in ("--splits", "'train'", "'validation'", "'test'"))

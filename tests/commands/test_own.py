@@ -45,7 +45,7 @@ def answer(ask, tmp_path):
 
     def call(model, source, output, *flags):
         said = ask(
-            *("predict", str(model), str(source), "--output", str(tmp_path / output)),
+            *("predict", str(model), str(source), "--out", str(tmp_path / output)),
             *map(str, flags),
             *("--device", "cpu"),
         )
@@ -253,13 +253,13 @@ def test_a_model_of_cases_is_scored_and_drawn_on_files_of_its_kind(there, ask, f
     assert "needs the test data of a built-in problem" in said
     said = fails("plot", "meshes", "cases", "--sample", "3", "--kind", "fields")
     assert "sample 3: the data have 3" in said
-    assert "what is to be answered?" in fails("predict", "meshes", "--output", "o.vtu")
+    assert "what is to be answered?" in fails("predict", "meshes", "--out", "o.vtu")
     assert "targets: the model" in fails("evaluate", "meshes", "cases", "--targets-from", "cases")
 
 
 def test_the_old_spelling_of_the_data_works_and_says_the_new_one(there, monkeypatch, capsys):
     monkeypatch.chdir(there)
-    for verb, more in (("evaluate", []), ("plot", []), ("predict", ["--output", "old"])):
+    for verb, more in (("evaluate", []), ("plot", []), ("predict", ["--out", "old"])):
         for spelling in (["--input", "cases"], ["--input=cases"]):
             flags = [*more, *(["--overwrite"] if verb == "predict" else [])]
             assert main([verb, "meshes", *spelling, *flags, "--device", "cpu"]) == 0
@@ -293,7 +293,7 @@ def test_a_grid_for_any_model_in_the_precision_asked_for(
 ):
     monkeypatch.chdir(there)
     out, flags = str(tmp_path / "o.npz"), ["--grid", "4", "--precision", precision]
-    assert ask("predict", "arrays", "a.npz", "--output", out, *flags)["shape"] == [
+    assert ask("predict", "arrays", "a.npz", "--out", out, *flags)["shape"] == [
         10,
         16,
     ]
@@ -302,7 +302,7 @@ def test_a_grid_for_any_model_in_the_precision_asked_for(
     )
     assert np.array_equal(np.load(out)["prediction"], exact) == (precision == "float32")
     out = str(tmp_path / "o.csv")
-    ask("predict", "meshes", "cases/case0.vtu", "--output", out, *flags)
+    ask("predict", "meshes", "cases/case0.vtu", "--out", out, *flags)
     assert read_cases(tmp_path / "o.csv")[0].fields["u"].shape == (16,)
 
 
@@ -339,8 +339,7 @@ def test_a_table_for_people_and_a_line_to_go_on_with(tmp_path, capsys):
     np.savez(tmp_path / "b.npz", x=np.arange(3.0), u=np.zeros((1, 3)))
     assert main(["data", "inspect", str(tmp_path / "b.npz")]) == 0
     assert "ipot fit /" not in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="0"):
-        main(["data", "--help"])
+    assert main(["data", "--help"]) == 0
     assert "usage: ipot data inspect" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="2"):
         main(["data"])
@@ -425,62 +424,62 @@ def test_fit_refuses(there, fails, monkeypatch, case):
 
 
 PREDICT = {
-    "no model": (["nothing", "a.npz", "--output", "o.npz"], "nothing"),
-    "no input": (["arrays", "nothing.npz", "--output", "o.npz"], "nothing.npz"),
-    "broken": (["arrays", "broken.npz", "--output", "o.npz"], "broken.npz"),
-    "bare": (["arrays", "bare.npz", "--output", "o.npz"], "bare.npz"),
+    "no model": (["nothing", "a.npz", "--out", "o.npz"], "nothing"),
+    "no input": (["arrays", "nothing.npz", "--out", "o.npz"], "nothing.npz"),
+    "broken": (["arrays", "broken.npz", "--out", "o.npz"], "broken.npz"),
+    "bare": (["arrays", "bare.npz", "--out", "o.npz"], "bare.npz"),
     "a mesh for arrays": (
-        ["arrays", "cases/case0.vtu", "--output", "o.vtu"],
+        ["arrays", "cases/case0.vtu", "--out", "o.vtu"],
         "no input field 'value'",
     ),
-    "arrays for a mesh": (["meshes", "bare.npz", "--output", "o.vtu"], "bare.npz"),
-    "no such format": (["meshes", "cases/case0.vtu", "--output", "o.doc"], ".doc"),
-    "many in one": (["meshes", "cases", "--output", "o.vtu"], "3 cases are written to"),
+    "arrays for a mesh": (["meshes", "bare.npz", "--out", "o.vtu"], "bare.npz"),
+    "no such format": (["meshes", "cases/case0.vtu", "--out", "o.doc"], ".doc"),
+    "many in one": (["meshes", "cases", "--out", "o.vtu"], "3 cases are written to"),
     "over the input": (
-        ["meshes", "cases/case0.vtu", "--output", "cases/case0.vtu"],
+        ["meshes", "cases/case0.vtu", "--out", "cases/case0.vtu"],
         "is among the inputs",
     ),
     "into the input": (
-        ["meshes", "cases", "--output", "cases/case0.vtu"],
+        ["meshes", "cases", "--out", "cases/case0.vtu"],
         "is among the inputs",
     ),
     "no bounds": (
-        ["meshes", "cases/case0.vtu", "--output", "o.vtu", "--interval", "0.9"],
+        ["meshes", "cases/case0.vtu", "--out", "o.vtu", "--interval", "0.9"],
         "has no bounds",
     ),
     "a level that is none": (
-        ["meshes", "cases/case0.vtu", "--output", "o.vtu", "--interval", "90"],
+        ["meshes", "cases/case0.vtu", "--out", "o.vtu", "--interval", "90"],
         "interval must lie between 0 and 1",
     ),
     "steps of none": (
-        ["meshes", "cases/case0.vtu", "--output", "o.vtu", "--steps", "3"],
+        ["meshes", "cases/case0.vtu", "--out", "o.vtu", "--steps", "3"],
         "trained on targets without times",
     ),
     "a grid of one": (
-        ["meshes", "cases/case0.vtu", "--output", "o.vtu", "--grid", "1"],
+        ["meshes", "cases/case0.vtu", "--out", "o.vtu", "--grid", "1"],
         "--grid needs at least 2 points a side, got 1",
     ),
     "a grid and queries": (
         [
-            *("meshes", "cases/case0.vtu", "--output", "o.vtu"),
+            *("meshes", "cases/case0.vtu", "--out", "o.vtu"),
             *("--grid", "9", "--queries", "cases/case1.vtu"),
         ],
         "--grid and --queries both say where to answer",
     ),
     "a grid to fill": (
-        ["arrays", "a.npz", "--output", "o.npz", "--fill", "linear"],
+        ["arrays", "a.npz", "--out", "o.npz", "--fill", "linear"],
         "a has no grid of its own",
     ),
     "queries without": (
-        ["arrays", "a.npz", "--queries", "bare.npz", "--output", "o.npz"],
+        ["arrays", "a.npz", "--queries", "bare.npz", "--out", "o.npz"],
         "bare.npz has no array `queries`",
     ),
     "another number of meshes": (
-        ["meshes", "cases", "--queries", "two", "--output", "o"],
+        ["meshes", "cases", "--queries", "two", "--out", "o"],
         "give one mesh for all of them, or one for each",
     ),
     "nowhere to write": (
-        ["meshes", "cases/case0.vtu", "--output", "a.npz/o.vtu"],
+        ["meshes", "cases/case0.vtu", "--out", "a.npz/o.vtu"],
         "a.npz/o.vtu",
     ),
 }
@@ -504,12 +503,12 @@ def test_an_answer_that_is_there_stays_unless_said(there, fails, monkeypatch, ou
     monkeypatch.chdir(there)
     source = "cases/case0.vtu" if output.endswith("vtu") else "cases"
     written = there / (output if source != "cases" else f"{output}/case0.vtu")
-    arguments = ["meshes", source, "--output", output, "--device", "cpu"]
+    arguments = ["meshes", source, "--out", output, "--device", "cpu"]
     if source == "cases":
         (there / output).mkdir()  # an empty folder may be there
     assert main(["predict", *arguments]) == 0
     written.write_text("mine")
-    assert f"--output {output} is there already" in fails("predict", *arguments)
+    assert f"--out {output} is there already" in fails("predict", *arguments)
     assert written.read_text() == "mine"
     assert main(["predict", *arguments, "--overwrite"]) == 0
     assert read_cases(written)[0].fields["u_predicted"].shape == (9,)

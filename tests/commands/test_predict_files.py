@@ -24,7 +24,7 @@ def case(tmp_path):
 
 def test_a_folder_in_and_a_file_out(run, case, tmp_path, ask):
     expected = ipot.load(run).predict(**case)
-    flags = ["--input", str(tmp_path / "case"), "--output", str(tmp_path / "a.npy"), "--rows", "3"]
+    flags = [str(tmp_path / "case"), "--out", str(tmp_path / "a.npy"), "--rows", "3"]
     said = ask("predict", run, *flags)
     written = np.load(tmp_path / "a.npy")
     assert said["shape"] == list(written.shape) == [1, 7, 1]
@@ -81,28 +81,28 @@ def test_arrays_of_any_kind_are_taken(run, case):
 @pytest.mark.plain
 def test_what_goes_wrong_leaves_no_file(run, case, tmp_path, fails, monkeypatch):
     folder, out = str(tmp_path / "case"), str(tmp_path / "a.npy")
-    flags = ["predict", run, "--input", folder]
-    assert "a.txt" in fails(*flags, "--output", str(tmp_path / "a.txt"))
-    assert "at least 1, got 0" in fails(*flags, "--output", out, "--rows", "0")
-    assert "at least 1, got 0" in fails(*flags, "--output", out, "--steps", "0")
-    assert "no .npy file" in fails("predict", run, "--input", str(tmp_path), "--output", out)
+    flags = ["predict", run, folder]
+    assert "a.txt" in fails(*flags, "--out", str(tmp_path / "a.txt"))
+    assert "at least 1, got 0" in fails(*flags, "--out", out, "--rows", "0")
+    assert "at least 1, got 0" in fails(*flags, "--out", out, "--steps", "0")
+    assert "no .npy file" in fails("predict", run, str(tmp_path), "--out", out)
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(arrays.os, "posix_fallocate", full)
-    assert "cannot write" in fails(*flags, "--output", out)
+    assert "cannot write" in fails(*flags, "--out", out)
     assert {p.name for p in tmp_path.iterdir()} == {"case"}
 
 
 def test_the_answer_is_not_written_over_the_input(run, case, tmp_path, fails):
     folder = tmp_path / "case"
     for output in (folder / "queries.npy", folder / "values.npy"):
-        said = fails("predict", run, "--input", str(folder), "--output", str(output))
+        said = fails("predict", run, str(folder), "--out", str(output))
         assert "is among the inputs" in said
     np.savez(tmp_path / "case.npz", **case)
     both = str(tmp_path / "case.npz")
-    assert "is among the inputs" in fails("predict", run, "--input", both, "--output", both)
+    assert "is among the inputs" in fails("predict", run, both, "--out", both)
     for name, array in case.items():
         np.testing.assert_array_equal(np.load(folder / f"{name}.npy"), array)
         np.testing.assert_array_equal(np.load(both)[name], array)

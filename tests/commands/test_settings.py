@@ -108,10 +108,13 @@ def test_a_system_that_cannot_is_refused_by_name(tmp_path, capsys):
 
 
 def test_help_shows_the_most_useful_ones_and_they_are_there(capsys):
+    assert main(["fit", "--help"]) == 0
+    first = capsys.readouterr().out
     with pytest.raises(SystemExit):
-        main(["fit", "--help"])
+        main(["fit", "--help-all"])
     text = " ".join(capsys.readouterr().out.split())
-    shown = re.findall(r"--(model|training)\.([a-z-]+)", text)
+    assert all(name in first and name in text for name in ("--model.width", "--training.batch"))
+    shown = re.findall(r"--(model|training)\.([a-z-]+)", first + text)
     assert len(set(shown)) >= 8
     for group, name in shown:
         of = [Training] if group == "training" else map(registry.config_of, ("ipot", "fno"))

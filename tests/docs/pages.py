@@ -21,7 +21,11 @@ TO_READ = ("text", "toctree")
 """Blocks that nobody runs; those of Sphinx have their language in braces."""
 
 COUNTS = {"--small": "", "--count.train": "4", "--count.validation": "2", "--count.test": "2"}
-STEPS = {"--training.minutes": None, "--training.epochs": "1", "--training.batch": "4"}
+STEPS = {
+    **dict.fromkeys(("--minutes", "--training.minutes", "--training.epochs")),
+    "--epochs": "1",
+    "--training.batch": "4",
+}
 SMALL: dict[str, Mapping[str, str | None]] = {
     "fit": {"--minutes": None, "--epochs": "1"},
     "train": {**COUNTS, **STEPS, "--device": "cpu"},

@@ -88,9 +88,9 @@ def test_the_experiment_that_a_saved_model_keeps(code, tmp_path, part):
     "words",
     [
         ["evaluate", "RUN"],
-        ["predict", "RUN", "--input", "a.npz", "--output", "b.npz"],
+        ["predict", "RUN", "a.npz", "--out", "b.npz"],
         ["plot", "RUN"],
-        ["export", "RUN", "--output", "a.pt2"],
+        ["export", "RUN", "--out", "a.pt2"],
         ["train", "--resume", "RUN"],
         ["train", "darcy", "--start-from", "RUN", "--out", "OUT"],
         ["train", "darcy", "--start-from", "RUN", "--out", "OUT", "--seeds", "0"],
@@ -112,7 +112,7 @@ def test_commands(code, tmp_path, capsys, words, monkeypatch):
 def test_a_command_that_is_told_to_trust(code, tmp_path):
     place = copied("run", tmp_path / "run", model__name="theirs.code")
     assert main(["plot", str(place), "--kind", "loss", "--trust", "--out", str(tmp_path)]) == 0
-    assert main(["export", str(place), "--output", str(tmp_path / "no" / "a.xy"), "--trust"]) == 1
+    assert main(["export", str(place), "--out", str(tmp_path / "no" / "a.xy"), "--trust"]) == 1
     assert "theirs.code" in sys.modules
 
 

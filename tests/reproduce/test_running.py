@@ -155,7 +155,7 @@ def test_ledgers_of_other_machines_are_taken_over(record, tmp_path, capsys):
     darcy, airfoil = Job(problem="darcy"), Job(problem="airfoil")
     ledger.add(files[0], [record(darcy, {error: 0.1})])
     ledger.add(files[1], [record(darcy, {error: 0.2}), record(airfoil, {error: 0.3})])
-    words = ["reproduce", "--ledger", str(files[0]), "--merge", str(files[1])]
+    words = ["reproduce", "--record", str(files[0]), "--merge", str(files[1])]
     assert main(words) == 0
     assert [r["tests"][error] for r in records.read(files[0])] == [0.2, 0.3]
     assert main([*words[:-1], str(tmp_path / "none.json")]) == 1

@@ -172,17 +172,17 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "load", lambda path, **options: loaded)
     monkeypatch.setattr(command, "export", fake)
     out = str(tmp_path / "m.onnx")
-    command.main(["run", "--output", out])
+    command.main(["run", "--out", out])
     assert asked["format"] == "onnx"
     assert asked["origin"] == (1.0, 2.0)
     assert asked["points"] is True
     assert "2 KiB, within 1.0e-07 of the model" in capsys.readouterr().err
-    command.main(["run", "--output", out, "--format", "pt2", "--tolerance", "0.1", "--json"])
+    command.main(["run", "--out", out, "--format", "pt2", "--tolerance", "0.1", "--json"])
     assert (asked["format"], asked["tolerance"]) == ("pt2", 0.1)
     Path(out).write_text("mine")
     with pytest.raises(DataError, match="is there already"):
-        command.main(["run", "--output", out])
-    command.main(["run", "--output", out, "--overwrite"])
+        command.main(["run", "--out", out])
+    command.main(["run", "--out", out, "--overwrite"])
     assert json.loads(capsys.readouterr().out)["bytes"] == 2048
 
 

@@ -1,0 +1,6 @@
+"""What every command can be told: one dataclass a command, without torch, so that help is quick.
+
+A flag of the same name means the same in all of them: the same type, and the same words up to the
+first colon, semicolon or full stop of its text (`tests/commands/test_flags.py`). `usual` are the
+flags that `--help` shows; all of them are in `--help-all`.
+"""

@@ -1,0 +1,45 @@
+"""The flags of `ipot export`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import tyro
+
+
+@dataclass
+class Export:
+    """Write a trained model as a graph that runs without this package.
+
+    Any number of samples, points and queries go in, fields come out, in physical units:
+
+        ipot export runs/darcy --format onnx --out darcy.onnx
+
+    Beside it comes darcy.onnx.json, which says what goes in, in which order, and how to call it.
+    Before anything is written, the file has answered as the model does at sizes drawn at random.
+    """
+
+    usual: ClassVar = ("folder", "out", "format", "tolerance", "overwrite", "json")
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    """Run folder, or the folder of a saved model."""
+    out: Path
+    """Where the result goes: a file that ends in the name of its format."""
+    format: Literal["onnx", "pt2"] | None = None
+    """Format of what is written: onnx runs in onnxruntime and takes `pip install 'ipot[export]'`,
+    pt2 runs in torch; as --out ends unless said."""
+    tolerance: float = 1e-5
+    """The largest difference to the model that is let through, relative to the largest number."""
+    overwrite: bool = False
+    """Write over what is there already."""
+    trust: bool = False
+    """Import code outside ipot that a folder names: only where you know where it comes from."""
+    edited: bool = False
+    """Take a saved model whose settings or files were changed after it was saved."""
+    json: bool = False
+    """Print the result as JSON: a summary."""
+
+
+FLAGS = Export
