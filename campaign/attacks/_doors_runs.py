@@ -176,6 +176,18 @@ def fetch(path: Path, seed: Seed) -> Named:
         yield _finite(name, found[name].numpy())
 
 
+def ledger(path: Path, seed: Seed) -> Named:
+    """Records of runs; written again they are the same."""
+    from ipot.recipes import ledger as module
+
+    found = module.read(path)
+    module.add(path, found)
+    wanted = {record["id"]: module.sealed(record) for record in found}
+    if module.read(path) != list(wanted.values()):
+        raise Lost("a ledger that was read and written is another one")
+    yield "records", np.array([repr(found)])
+
+
 RUN_DOORS: dict[str, Door] = {
     "load run": lambda path, seed: _run(path, "best"),
     "load last": lambda path, seed: _run(path, "last"),
@@ -188,6 +200,7 @@ RUN_DOORS: dict[str, Door] = {
     "run seeds": run_seeds,
     "compare": compare,
     "resume fit": resume_fit,
+    "ledger": ledger,
     "count": count,
     "fetch": fetch,
 }

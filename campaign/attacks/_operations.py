@@ -18,11 +18,13 @@ from campaign.attack import Lost
 from campaign.attacks._contents import (
     Content,
     digest,
+    digest_file,
     look_at_run,
     run_content,
 )
 from ipot import cli
 from ipot.data.store import Store
+from ipot.recipes import ledger
 from ipot.recipes.compare import compare, shared
 from ipot.recipes.experiment import Experiment, experiment, load_data
 from ipot.recipes.running import resume, run
@@ -216,3 +218,27 @@ class Generate(Operation):
 
 def _never(wanted: range) -> dict[str, torch.Tensor]:
     raise Lost(f"samples {wanted} are gone")
+
+
+class Records(Operation):
+    """`ipot train --record`: runs that are written into a ledger beside others."""
+
+    name = "record"
+    runs: ClassVar[list[dict[str, Any]]] = [
+        {"id": f"run {i}", "tests": {"filled": 0.5 + i}, "curve": [[1.0, 0.5]] * 9}
+        for i in range(40)
+    ]
+
+    def start(self, folder: Path, shared: Path) -> None:
+        ledger.add(folder / "runs.json", self.runs[:20])
+
+    def act(self, folder: Path, shared: Path) -> None:
+        ledger.add(folder / "runs.json", self.runs[20:])
+
+    def look(self, folder: Path, shared: Path, reference: Content | None) -> None:
+        found = ledger.read(folder / "runs.json")
+        if found not in [[ledger.sealed(run) for run in self.runs[:n]] for n in (20, 40)]:
+            raise Lost(f"the ledger has {len(found)} runs, which are neither the old nor the new")
+
+    def content(self, folder: Path) -> Content:
+        return {"runs": digest_file(folder / "runs.json")}

@@ -21,13 +21,21 @@ import ipot
 from campaign import libraries
 from campaign.attack import Lost
 from campaign.attacks import _contents
-from campaign.attacks._operations import Command, Compare, Generate, Operation, Seeds, Train
+from campaign.attacks._operations import (
+    Command,
+    Compare,
+    Generate,
+    Operation,
+    Records,
+    Seeds,
+    Train,
+)
 from campaign.attacks._own import Fit, Forecast, Predict, Save
 from campaign.attacks._victim import Ended, Foreign, Hurt, Victim, finish
 
 KEPT = "measured.json"
 ALL: tuple[Operation, ...] = (
-    *(Train(), Command(), Seeds(), Compare(), Generate(), Fit(), Save()),
+    *(Train(), Command(), Seeds(), Compare(), Generate(), Records(), Fit(), Save()),
     *(Predict(kind) for kind in ("npz", "npy", "csv", "h5", "vtu", "vtp")),
     *(Predict("parquet", "pyarrow"), Forecast()),
 )

@@ -109,6 +109,14 @@ def _store(folder: Path) -> Path:
     return folder / "store"
 
 
+def _ledger(folder: Path) -> Path:
+    from ipot.recipes import ledger
+
+    runs = [{"id": name, "tests": {"filled": 0.5}, "curve": [[1.0, 0.5]]} for name in "abc"]
+    ledger.add(folder / "runs.json", runs)
+    return folder / "runs.json"
+
+
 def asked() -> dict[str, np.ndarray]:
     """What every loaded model is asked."""
     given = given_arrays(2)
@@ -126,5 +134,6 @@ SEEDS = (
     Seed("compare", "runs", _compare, ("compare",), ("json", "json encoding", *FOLDER), _META),
     Seed("saved", "runs", _saved, ("load", "load", "read saved", "hub"), _ALL, _META),
     Seed("fit", "runs", _fit, ("load", "resume fit"), _ALL, _META),
+    Seed("ledger", "runs", _ledger, ("ledger",), ("json", "json", "json encoding"), _META),
     Seed("store", "runs", _store, ("count", "fetch"), (*_WEIGHTS, "json", *FOLDER), _META),
 )  # fmt: skip

@@ -71,10 +71,12 @@ class Experiment:
         """The facts that the model is built from: the problem's, and what it is to answer with."""
         return replace(self.problem.spec, change=self.training.change)
 
-    def small(self) -> Experiment:
-        """The same in sizes for a first look, as `--small` takes them; settings may be changed
-        afterwards."""
-        return small(self)
+    def small(self, *, minutes: float | None = None) -> Experiment:
+        """The same in sizes for a first look, as `--small` takes them, trained for so many minutes
+        where these are said."""
+        found = small(self)
+        training = found.training if minutes is None else replace(found.training, minutes=minutes)
+        return replace(found, training=training)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for config.json."""

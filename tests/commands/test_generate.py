@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from ipot.cli import main
 from ipot.commands import common
 from ipot.commands.common import Generation
 from ipot.data.store import Store
+from ipot.lock import locked
 from ipot.problems.darcy import Darcy
 
 COUNTS = ["--count.train", "6", "--count.validation", "3", "--count.test", "2"]
@@ -55,6 +57,19 @@ def test_the_files_are_named_when_they_are_written(tmp_path, capsys):
     out = tmp_path / "files"
     assert main(["generate", "burgers", *flags, "--format", "original", "--out", str(out)]) == 0
     assert str(out / "burgers_data_R10.mat") in capsys.readouterr().out
+
+
+def test_a_folder_that_another_writes_to_is_refused(tmp_path, capsys):
+    words = ["generate", "burgers", "--small", "--data", str(tmp_path / "d"), *COUNTS]
+    words += ["--format", "original", "--out", str(tmp_path / "files")]
+    ended = []
+    thread = threading.Thread(target=lambda: ended.append(main(words)))
+    with locked(tmp_path / "files", "generating"):
+        thread.start()
+        thread.join()
+    assert ended == [1]
+    assert "files is in use by another thread of this process" in capsys.readouterr().err
+    assert not (tmp_path / "d").exists()
 
 
 def test_what_cannot_be_written_is_refused_before_the_work(fails, tmp_path, monkeypatch):

@@ -126,6 +126,13 @@ def test_places_anywhere_and_of_any_size(offset, scale):
     assert period == pytest.approx(2 * scale)
 
 
+def test_places_of_samples_keep_their_digits():
+    far = torch.from_numpy(1e9 + X)
+    found = Dataset.from_samples([replace(s, points=far, queries=far) for s in data()])
+    back = found.layout.scaling("points").undo(found[0].points)
+    np.testing.assert_allclose(back, 1e9 + X, rtol=0, atol=1e-6)
+
+
 def test_queries_of_other_coordinates_have_an_origin_of_their_own():
     found = data(points=X[:, 0], queries=1e9 + X)
     assert found.layout.scaling("points") is None

@@ -25,19 +25,58 @@ for name, sizes in (("ipot", vars(TINY)), ("relay", relay)):
 """
 
 
-def test_an_experiment_under_torchrun(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
+DYING = """
+import os, signal, sys
+from ipot.cli import main
+from ipot.training.trainer import Trainer
+
+take = Trainer._take_step
+
+def step(self, work):
+    if self.state.step == 3 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        os.kill(os.getpid(), signal.SIGKILL)
+    take(self, work)
+
+Trainer._take_step = step
+sys.exit(main(["train", *sys.argv[1:]]))
+"""
+
+
+def torchrun(script, *words, flags=()):
+    """Start a script as a user does, and wait for its end."""
     here = Path(__file__).parent.parent
     paths = [str(here), str(here.parent), os.environ.get("PYTHONPATH", "")]
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [sys.executable, *launch, script, tmp_path / "run", tmp_path / "store"],
+    launch = ["-m", "torch.distributed.run", "--standalone", *flags]
+    return subprocess.run(
+        [sys.executable, *launch, script, *words],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,  # of a machine that is busy: it takes ten
     )
+
+
+def test_what_dies_is_started_again_and_goes_on(tmp_path):
+    """torchrun repeats the command, which names a folder that holds the run by then."""
+    script, out = tmp_path / "script.py", tmp_path / "run"
+    script.write_text(DYING)
+    sizes = ["--model.latents", "4", "--model.width", "8", "--model.blocks", "1"]
+    sizes += ["--model.heads", "2", "--model.cross-heads", "2", "--model.bins", "2"]
+    counts = ["--count.train", "8", "--count.validation", "4", "--count.test", "4"]
+    words = ["burgers", "--small", *sizes, *counts, "--training.batch", "4", "--quiet"]
+    words += ["--training.epochs", "3", "--training.step", "eager", "--training.save-seconds", "0"]
+    words += ["--device", "cpu", "--out", out, "--data", tmp_path / "data"]
+    done = torchrun(script, *words, flags=["--nproc-per-node", "1", "--max-restarts", "1"])
+    assert done.returncode == 0, done.stderr
+    _, _, rest = contents(out)
+    assert [row["epoch"] for row in rest["rows"]] == [1, 2, 3]
+
+
+def test_an_experiment_under_torchrun(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    flags = ["--nproc-per-node", "2"]
+    done = torchrun(script, tmp_path / "run", tmp_path / "store", flags=flags)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("steps 6") == 4
     for name in ("ipot", "relay"):

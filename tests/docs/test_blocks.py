@@ -78,7 +78,8 @@ def readme_holds(names: dict[str, Any]) -> None:
 
 def start_holds(names: dict[str, Any]) -> None:
     assert names["u"].shape == (1, 1000, 1)
-    assert names["surrogate"].settings.data.train == 8
+    assert names["surrogate"].settings.data.train == 32
+    assert names["surrogate"].settings.training.augment
 
 
 def own_data_holds(names: dict[str, Any]) -> None:
@@ -113,7 +114,6 @@ PLANS = {
         check=readme_holds,
     ),
     "docs/start.md": Plan(
-        sizes={"minutes=10": "epochs=1"},
         parsed={
             ".venv/bin/ipot demo": "three minutes; tests/commands runs it on smaller sizes",
             "torchrun": "two processes; tests/distributed runs them on smaller sizes",

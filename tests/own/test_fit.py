@@ -5,19 +5,22 @@ import multiprocessing
 import os
 import shutil
 import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from saved.old import copied
 from training.toys import Kill, assert_same_run
 
 import ipot
 from ipot import files
 from ipot.cli import main
 from ipot.data.own import Dataset
-from ipot.errors import DataError, RunError, Unsupported
+from ipot.errors import Busy, DataError, RunError, Unsupported
+from ipot.lock import locked
 from ipot.own import fit as fitting
 from ipot.own.fit import Interrupted
 from ipot.recipes import own_data, running
@@ -260,6 +263,25 @@ def test_a_folder_that_is_taken_is_refused_before_any_work(tmp_path, monkeypatch
     with pytest.raises(RunError, match="cannot be written to"):
         quick(tiny.data("mesh"), out="/proc/ipot/model")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "full"]
+
+
+def test_a_folder_in_which_another_fits_is_refused_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "open_data", lambda *a, **k: pytest.fail("data were read"))
+    new, begun = tmp_path / "new", copied("fit_stopped", tmp_path / "begun")
+    said = []
+
+    def other():
+        for how in ({"out": new}, {"resume": begun}, {"out": begun, "or_resume": True}):
+            with pytest.raises(Busy) as caught:
+                fitting.fit(tiny.data("mesh"), device="cpu", quiet=True, **how)
+            said.append(str(caught.value))
+
+    with locked(new / "training", "training"), locked(begun / "training", "training"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert len(said) == 3
+    assert all("is in use by another thread of this process (training since" in s for s in said)
 
 
 def test_a_fit_that_was_killed_as_it_began_is_begun_again(tmp_path):

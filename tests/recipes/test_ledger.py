@@ -2,12 +2,14 @@
 
 import json
 import runpy
+import threading
 from pathlib import Path
 
 import pytest
 
 from ipot.cli import main
 from ipot.errors import RunError
+from ipot.lock import locked
 from ipot.recipes import ledger
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +51,26 @@ def test_a_record_has_all_that_a_number_needs(kept):
     assert one["curve"][-1][1] == pytest.approx(one["validation"], rel=1e-2)
     assert set(one["tests"]) == {ledger.AS_TRAINED, "50 % of the inputs"}
     assert two["tests"] == {}
+
+
+def test_two_that_write_a_ledger_lose_nothing(tmp_path, monkeypatch):
+    """The second one reads only when the first has written."""
+    file, reading, read = tmp_path / "runs.json", threading.Event(), ledger.read
+
+    def noted(path):
+        if threading.current_thread() is other:
+            reading.set()
+        return read(path)
+
+    monkeypatch.setattr(ledger, "read", noted)
+    mine, theirs = ({"id": name, "tests": {}} for name in ("mine", "theirs"))
+    other = threading.Thread(target=ledger.add, args=(file, [theirs]))
+    with locked(tmp_path, "writing a ledger"):
+        other.start()
+        assert not reading.wait(0.2)
+        ledger.add(file, [mine])
+    other.join()
+    assert [record["id"] for record in read(file)] == ["mine", "theirs"]
 
 
 def test_a_run_is_recorded_once(kept, tmp_path):

@@ -240,6 +240,23 @@ def test_a_run_is_put_back_that_was_moved_before_the_machine_was_started_anew(tm
     assert os.listdir(place) == ["training"]
 
 
+def test_two_that_save_in_one_place_take_turns(tmp_path, monkeypatch):
+    begun, recover = threading.Event(), disk.recover
+
+    def noted(*given, **options):
+        begun.set()
+        recover(*given, **options)
+
+    monkeypatch.setattr(disk, "recover", noted)
+    other = threading.Thread(target=write_folder, args=(tmp_path / "m", model(SPEC), saved()))
+    with locked(tmp_path, "saving", name=".m.lock"):
+        other.start()
+        assert not begun.wait(0.2)
+    other.join()
+    assert begun.is_set()
+    read_folder(tmp_path / "m")
+
+
 def test_a_run_is_not_moved_while_somebody_saves(tmp_path):
     place = tmp_path / "m"
     place.mkdir()

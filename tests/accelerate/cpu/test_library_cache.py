@@ -94,7 +94,13 @@ def test_nor_one_of_another_user(folder, library):
     os.chown(library, 0, -1)
     os.chown(folder, NOBODY, -1)
     assert not library_cache.is_whole(library)
-    with pytest.raises(IpotError, match=f"another user .number {NOBODY}"):
+    with pytest.raises(
+        IpotError, match=f"{folder} belongs to another user .number {NOBODY}.: remove"
+    ):
+        library_cache.prepare(folder)
+    os.chown(folder, 0, -1)
+    os.chown(folder.parent, NOBODY, -1)  # who could put another folder in its place
+    with pytest.raises(IpotError, match=f"{folder.parent} belongs to another user"):
         library_cache.prepare(folder)
 
 
