@@ -11,7 +11,7 @@ from ipot.models._blend import blend_of
 from ipot.nn.neighbours import curved_weights
 from ipot.own.blending import best_shares
 from ipot.saved.export import export
-from tests.own import tiny
+from own import tiny
 
 WAVES = np.stack([np.sin((k + 1) * np.pi * tiny.X[:, 0] + k * tiny.X[:, 1]) for k in range(4)])
 

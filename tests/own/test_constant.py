@@ -7,7 +7,7 @@ import torch
 import ipot
 from ipot.evaluation.evaluate import score
 from ipot.own.fit import fit
-from tests.own import tiny
+from own import tiny
 
 
 def velocity(count=40, still=0.0):
