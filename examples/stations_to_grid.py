@@ -44,7 +44,7 @@ wind = (("time", "lat", "lon"), storms(*np.meshgrid(lon, lat))[1], about)
 grid = xr.Dataset({"wind": wind}, {"time": time, "lat": lat, "lon": lon})
 
 known, new = stations.sel(time=time[:-50]), time[-50:]
-model = ipot.fit(known, inputs="p", targets=grid, lead=0, minutes=flags.minutes)
+model = ipot.fit(known, inputs="p", targets=grid, minutes=flags.minutes)
 found = xr.concat([model.predict(stations.sel(time=[t])) for t in new], "time")
 error = float(np.sqrt(((found - grid.wind) ** 2).mean() / (grid.wind.sel(time=new) ** 2).mean()))
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.5), layout="constrained")

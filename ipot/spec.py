@@ -19,6 +19,11 @@ class Need(Enum):
     HISTORY = "past frames of its outputs among the inputs"
 
 
+def frame_name(name: str, back: int) -> str:
+    """What a channel is called in a frame some steps before the last one, which is at t."""
+    return f"{name}(t-{back})" if back else f"{name}(t)"
+
+
 Bounds = tuple[tuple[float, float], ...]
 
 

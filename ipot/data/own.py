@@ -27,6 +27,7 @@ from ipot.data.own_given import (
     text,
     units_of,
 )
+from ipot.data.own_in_time import InTime
 from ipot.data.own_join import joined, places, refuse_transposed, unrolled
 from ipot.data.own_layout import Layout
 from ipot.data.own_samples import held, listed, refuse_weights, structure
@@ -55,10 +56,17 @@ BY_KEYWORDS = (
 class Dataset:
     """Samples of one's own, with the facts that a model is sized from."""
 
-    def __init__(self, data: Stacked | Ragged, spec: Spec, layout: Layout | None = None) -> None:
+    def __init__(
+        self,
+        data: Stacked | Ragged,
+        spec: Spec,
+        layout: Layout | None = None,
+        in_time: InTime | None = None,
+    ) -> None:
         if not isinstance(data, Stacked | Ragged):
             raise DataError(BY_KEYWORDS.format(what="ipot.Dataset(...)", got=type(data).__name__))
         self.data, self.spec, self.layout = data, spec, layout or Layout()
+        self.in_time = in_time
 
     @classmethod
     def from_arrays(
@@ -214,6 +222,7 @@ class Dataset:
         geographic: bool = False,
         history: int = 0,
         name: str = "own data",
+        in_time: InTime | None = None,
         input_units: Mapping[str, str] | None = None,
     ) -> Dataset:
         """Samples that are a data set already, with the facts that are found in them or told.
@@ -256,7 +265,7 @@ class Dataset:
             history=history,
             **structure(data),
         )
-        return cls(data, spec, layout)
+        return cls(data, spec, layout, in_time)
 
     def __len__(self) -> int:
         return len(self.data)
@@ -280,7 +289,9 @@ class Dataset:
     def select(self, index: Any) -> Dataset:
         """Some of the samples, by their numbers, a slice or a yes or no for each; the facts stay
         those of all."""
-        return Dataset(self.data.select(rows(index, len(self))), self.spec, self.layout)
+        chosen = rows(index, len(self))
+        in_time = None if self.in_time is None else self.in_time.select(chosen)
+        return Dataset(self.data.select(chosen), self.spec, self.layout, in_time)
 
     def moved(self, origin: tuple[float, ...]) -> Dataset:
         """These samples with places counted from another origin, as a model counts them."""
@@ -299,13 +310,13 @@ class Dataset:
         own = self.layout
         for name in names:
             own = own.with_scaling(name, layout.scaling(name))
-        return Dataset(held(samples), self.spec, own)
+        return Dataset(held(samples), self.spec, own, self.in_time)
 
     def in_units_of(self, spec: Spec) -> Dataset:
         """These samples as if they had been given in the units of other facts, where both say
         units: what differs is converted, with a warning, or refused."""
         layout, facts = in_units_of(self.layout, self.spec, spec)
-        return self if layout is self.layout else Dataset(self.data, facts, layout)
+        return self if layout is self.layout else Dataset(self.data, facts, layout, self.in_time)
 
     def split(self, train: float = 0.8, *, seed: int = 0) -> tuple[Dataset, Dataset]:
         """Two data sets, the first with a fraction of the samples, drawn at random."""
@@ -328,6 +339,8 @@ class Dataset:
             if high:
                 said.append(f"{low} {word}" if low == high else f"{low} to {high} {word}")
         lines = [f"{len(self)} samples, {' and '.join(said)} each"]
+        if self.in_time is not None:
+            return [*lines, *self.in_time.lines]
         if spec.inputs:
             lines.append(f"in: {', '.join(spec.inputs)}")
         if spec.parameters:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ipot.data.own import Dataset
+from ipot.data.own_in_time import InTime
 from ipot.data.quantities import Agreement
 from ipot.errors import DataError
 from ipot.formats.case_units import trajectories_in_units
@@ -100,12 +101,32 @@ def windows_of(
         periods=source.periods or None,
         name=name,
     )
+    data.in_time = InTime(lines(columns))
     return Windows(
         data=data,
         owners=np.asarray(owners),
         starts=np.tile(np.asarray(starts), len(source)),
         span=span,
         columns=columns,
+    )
+
+
+def lines(columns: Mapping[str, Any]) -> tuple[str, ...]:
+    """What comes in at which frames, and what comes out at which."""
+    history, lead, every = (int(columns[n]) for n in ("history", "lead", "every"))
+    apart = f", every {every} steps of the file" if every > 1 else ""
+
+    def frames(first: int, last: int) -> str:
+        count = last - first + 1
+        said = [f"t{every * i:+d}" if i else "t" for i in dict.fromkeys((first, last))]
+        plural = "" if count == 1 else "s"
+        return f"{' .. '.join(said)} ({count} frame{plural}{apart if count > 1 else ''})"
+
+    numbers = columns["parameters"]
+    beside = f"; parameters: {', '.join(numbers)}" if numbers else ""
+    return (
+        f"in: {', '.join(columns['inputs'])} at {frames(1 - history, 0)}{beside}",
+        f"out: {', '.join(columns['targets'])} at {frames(1, lead)}",
     )
 
 

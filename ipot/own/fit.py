@@ -159,7 +159,7 @@ def fit(
             # Before the loop, or behind it: what it has kept is there to go on with.
             raise Interrupted(getattr(stop, "signal", signal.SIGINT), kept) from None
         fitted.about |= {"described": splits.train.describe(), "date": time.strftime("%Y-%m-%d")}
-        for line in fitted.summary():
+        for line in fitted.score_lines():
             say(line)
         if kept is not None:
             fitted.save(folder, overwrite=True)

@@ -20,7 +20,7 @@ from ipot.data.store import Fields
 from ipot.data.views import Mask
 from ipot.errors import DataError
 from ipot.problems.base import GridProblem
-from ipot.spec import Bounds, Need, Spec
+from ipot.spec import Bounds, Need, Spec, frame_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Globe(GridProblem):
         around = self.domain[1][1] - self.domain[1][0] == 2
         return Spec(
             name=self.name,
-            inputs=tuple(f"T(t-{self.history - 1 - i})" for i in range(self.history)),
+            inputs=tuple(frame_name("T", self.history - 1 - i) for i in range(self.history)),
             outputs=("T",),
             units=("K",),
             domain=self.domain,

@@ -26,7 +26,7 @@ from ipot.data.store import Fields
 from ipot.errors import DataError
 from ipot.problems.base import GridProblem
 from ipot.solvers import navier_stokes, random_fields
-from ipot.spec import Need, Spec
+from ipot.spec import Need, Spec, frame_name
 
 HISTORY = 10
 SIGMA = {"file": 7.0**1.5, "paper": 7.0**0.75}
@@ -94,7 +94,7 @@ class NavierStokes(GridProblem):
         """Ten past frames in, one channel out, stepping by one unit of time."""
         return Spec(
             name=self.name,
-            inputs=tuple(f"w(t-{HISTORY - 1 - i})" for i in range(HISTORY)),
+            inputs=tuple(frame_name("w", HISTORY - 1 - i) for i in range(HISTORY)),
             outputs=("w",),
             domain=((0.0, 1.0), (0.0, 1.0)),
             periods=(1.0, 1.0),

@@ -32,7 +32,7 @@ from ipot.data.store import Fields
 from ipot.errors import DataError, Unsupported
 from ipot.problems.base import Problem, same_points
 from ipot.samples import Batch
-from ipot.spec import Need, Spec
+from ipot.spec import Need, Spec, frame_name
 
 STARTS = {"train": "1990-01-01", "validation": "2007-01-01", "test": "2010-01-01"}
 """The day from which on the forecasts of a split lie."""
@@ -75,7 +75,7 @@ class Sst(Problem):
         past = "T" if self.target == "temperature" else "A"
         return Spec(
             name=self.name,
-            inputs=tuple(f"{past}(t-{self.history - 1 - i})" for i in range(self.history)),
+            inputs=tuple(frame_name(past, self.history - 1 - i) for i in range(self.history)),
             outputs=(self.target,),
             parameters=("cos(season)", "sin(season)"),
             units=("K",),

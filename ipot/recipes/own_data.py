@@ -107,6 +107,9 @@ class OwnData(Problem):
         known = [fingerprint(data)]
         if data.layout.scaling("points") or data.layout.scaling("queries"):
             known.append(fingerprint(data, origins=False))
+        if (names := before(data.spec.inputs)) != data.spec.inputs:
+            named = Dataset(data.data, replace(data.spec, inputs=names), data.layout)
+            known.append(fingerprint(named))
         return cls(
             fingerprints=tuple(known),
             facts=data.spec,
@@ -195,6 +198,11 @@ class OwnData(Problem):
         raise Unsupported("data of your own are not generated")
 
     dataset = bytes_each = generate
+
+
+def before(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Channels of frames as they were called before: the last one, now t, was t-0."""
+    return tuple(name.replace("(t)", "(t-0)") for name in names)
 
 
 def fingerprint(data: Dataset, *, origins: bool = True) -> str:

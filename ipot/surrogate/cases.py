@@ -18,6 +18,7 @@ from ipot.formats.fields import Case
 from ipot.samples import Sample
 from ipot.spec import Spec
 from ipot.surrogate.inputs import in_given_units
+from ipot.surrogate.intervals import BOUNDS
 from ipot.surrogate.surrogate import Surrogate
 
 
@@ -36,7 +37,8 @@ def predict_case(
     They are at the points, or on the cells where the targets of the training were; `other` is
     another case, like the mesh of tomorrow, whose places they are to be at: the answer has nothing
     else of it. A field of the same name that is there already stays, and the answer is called
-    NAME_predicted. `fill` is that of `Surrogate.predict`; `how` are its `rows` and `precision`.
+    NAME_predicted, its bounds NAME_predicted_low and NAME_predicted_high. `fill` is that of
+    `Surrogate.predict`; `how` are its `rows` and `precision`.
     """
     where = _where(model.about, "where")
     # Of another case only its places count: its fields and parameters are those of another input.
@@ -45,8 +47,7 @@ def predict_case(
     ((_, found),) = _answers(model, given, interval, steps=steps, fill=fill, **how)
     units = {**_units(found, model), **target.units}
     there = target.cell_fields if where == "cells" else target.fields
-    # A truth that the file holds stays what it is.
-    named = {f"{name}_predicted" if name in there else name: name for name in found}
+    named = {_beside(name, there, bounded=interval is not None): name for name in found}
     units |= {new: units[old] for new, old in named.items() if old in units}
     fields = {**there, **{new: found[old] for new, old in named.items()}}
     told = {"units": units, "name": case.name or target.name, "parameters": case.parameters}
@@ -192,6 +193,16 @@ def _named(answer: np.ndarray, model: Surrogate, suffix: str) -> dict[str, np.nd
         for i, time in enumerate(times)
         for k, name in enumerate(model.spec.outputs)
     }
+
+
+def _beside(name: str, there: Mapping[str, Any], *, bounded: bool) -> str:
+    """What an answer, or one of its bounds, is called beside the fields of a case: a truth of that
+    name stays what it is, and bounds are called as what they are bounds of."""
+    stem, last = name, ""
+    for suffix in BOUNDS if bounded else ():
+        if name.endswith(suffix):
+            stem, last = name.removesuffix(suffix), suffix
+    return f"{stem}_predicted{last}" if stem in there else name
 
 
 def _units(found: Mapping[str, Any], model: Surrogate) -> dict[str, str]:

@@ -28,6 +28,7 @@ def refuse_other_kind(spec: Spec, given: Spec) -> None:
     for name in ("inputs", "outputs", "parameters"):
         own, other = getattr(spec, name), getattr(given, name)
         # Data without names count by their order; others by their names.
+        own, other = _as_now(own), _as_now(other)
         if len(own) != len(other) or (own != other and _named(own) and _named(other)):
             raise DataError(
                 f"the model has {len(own)} {name} ({', '.join(own) or 'none'}), the data "
@@ -73,6 +74,11 @@ def refuse_other_layout(spec: Spec, layout: Layout, given: Layout) -> None:
             f"{max(own_times):g}: an extrapolation, not to be trusted",
             stacklevel=4,
         )
+
+
+def _as_now(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names as they are given now: the last frame was called t-0."""
+    return tuple(name.replace("(t-0)", "(t)") for name in names)
 
 
 def warn_radians(samples: Sequence[Sample], spec: Spec, *, stacklevel: int = 2) -> None:

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ipot.formats.series.description import Series
+from ipot.formats.trajectories import KIND, lines
 from ipot.report.tables import percent
+from ipot.spec import Spec
+
+
+def in_and_out(spec: Spec, about: Mapping[str, Any], series: Series | None) -> list[str]:
+    """What goes in and what comes out, and where they have times, at which."""
+    if series is not None:
+        return list(series.lines())
+    columns = about.get("columns", {})
+    if columns.get("kind") == KIND and {"history", "lead", "every"} <= set(columns):
+        return list(lines(columns))
+    given = [*spec.inputs, *spec.parameters] or ["the places of the points"]
+    return [f"in: {', '.join(given)}", f"out: {', '.join(spec.outputs)}"]
 
 
 def summary(scores: Mapping[str, Any], about: Mapping[str, Any], model: str = "ipot") -> list[str]:

@@ -55,7 +55,7 @@ from ipot.surrogate.inputs import (
 )
 from ipot.surrogate.intervals import intervals, refuse_taken_names, usable_bounds
 from ipot.surrogate.pictures import picture
-from ipot.surrogate.summary import summary
+from ipot.surrogate.summary import in_and_out, summary
 
 _log = logging.getLogger("ipot")
 
@@ -320,11 +320,20 @@ class Surrogate:
         return write_folder(path_given("path", path), self.model, saved, overwrite=overwrite)
 
     def summary(self) -> list[str]:
-        """How good it is, in lines: its own error beside those of simple predictors."""
+        """What goes in, what comes out, at which times; and how good it is, in lines: its own
+        error beside those of simple predictors."""
+        return [*in_and_out(self.spec, self.about, self.series), *self.score_lines()]
+
+    def score_lines(self) -> list[str]:
+        """The lines of `summary` that say how good it is."""
         return summary(self.scores, self.about, self.model.name)
 
     def __repr__(self) -> str:
-        said = " ".join(line.strip() for line in self.summary()[:2]) if self.scores else "no scores"
+        said = (
+            " ".join(line.strip() for line in self.score_lines()[:2])
+            if self.scores
+            else "no scores"
+        )
         return f"<ipot.Surrogate {self.spec.name}: {', '.join(self.spec.outputs)}; {said}>"
 
     def answers(

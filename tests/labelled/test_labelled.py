@@ -22,7 +22,7 @@ class TestWindows:
             np.testing.assert_array_equal(sample.truth.numpy()[..., 0], frames[i + 3 : i + 5])
         assert dataset[0].times == (1.0, 2.0)
         assert (dataset.spec.history, dataset.spec.steps, dataset.spec.dt) == (3, 2, 1.0)
-        assert dataset.spec.inputs == ("t2m(t-2)", "t2m(t-1)", "t2m(t-0)")
+        assert dataset.spec.inputs == ("t2m(t-2)", "t2m(t-1)", "t2m(t)")
         assert dataset.spec.units == ("K",)
         assert series.starts.tolist() == list(range(8))
 
@@ -45,7 +45,7 @@ class TestWindows:
         dataset, _ = from_xarray(
             data, inputs=("u", "v"), targets=("u", "v"), history=2, static="height"
         )
-        assert dataset.spec.inputs == ("u(t-1)", "v(t-1)", "u(t-0)", "v(t-0)", "height")
+        assert dataset.spec.inputs == ("u(t-1)", "v(t-1)", "u(t)", "v(t)", "height")
         u, v = (data[n].values.reshape(6, -1) for n in "uv")
         expected = np.stack([u[1], v[1], u[2], v[2], np.arange(12)], 1)
         np.testing.assert_array_equal(dataset[1].values, expected)
@@ -215,7 +215,7 @@ class TestSamples:
         data = grid(6).assign(co2=("time", np.arange(6.0)))
         dataset, series = from_xarray(data, inputs=("t2m", "co2"), targets="t2m", history=2)
         assert series.scalars == ("co2",)
-        assert dataset.spec.parameters == ("co2(t-1)", "co2(t-0)")
+        assert dataset.spec.parameters == ("co2(t-1)", "co2(t)")
         assert dataset[3].parameters.tolist() == [3.0, 4.0]
 
     def test_the_season_is_that_of_the_last_input(self):

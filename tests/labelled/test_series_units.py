@@ -148,7 +148,7 @@ def test_a_saved_model_says_its_units(tmp_path):
     again = ipot.load(tmp_path / "model")
     assert (again.spec.input_units, again.spec.units) == (("K",), ("hPa",))
     card = (tmp_path / "model" / "README.md").read_text()
-    assert "| input | t(t-0) | K |" in card
+    assert "| input | t(t) | K |" in card
     assert "| output | p | hPa |" in card
 
 

@@ -62,11 +62,11 @@ def test_a_row_for_each_sample_and_one_bar_for_each_quantity():
 
 
 def test_colours_are_shared_by_all_times_and_by_the_past():
-    names = ("w(t-1)", "w(t-0)")
+    names = ("w(t-1)", "w(t)")
     facts = spec(inputs=names, outputs=("w",), history=2, steps=5)
     moving = sample(grid(5, 5), 2, times=(1.0, 2.0, 3.0, 4.0, 5.0), shape=(5, 5))
     figure = gallery([moving], facts)
-    assert titles(figure) == ["w(t-0)", "w, t = 1", "w, t = 3", "w, t = 5"]
+    assert titles(figure) == ["w(t)", "w, t = 1", "w, t = 3", "w, t = 5"]
     axes, bars = panels(figure)
     assert len(bars) == 1
     assert len({a.images[0].get_clim() for a in axes}) == 1

@@ -121,7 +121,7 @@ def test_bounds_pictures_and_words(darcy, test_data, tmp_path):
     assert (low < high).all()
     model.plot(test_data[0], tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 5000
-    assert "validation samples: " in model.summary()[0]
+    assert "validation samples: " in model.summary()[2]
     assert repr(model).startswith("<ipot.Surrogate darcy: ")
 
 

@@ -147,13 +147,14 @@ def test_a_picture(tmp_path):
 
 
 def test_what_it_says_of_itself(bounded):
-    lines = bounded.summary()
+    assert bounded.summary()[:2] == ["in: value", "out: target"]
+    lines = bounded.summary()[2:]
     assert lines[0] == "relative L2 error on 10 samples held out:"
     assert [line.split("  ")[1].strip() for line in lines[1:5]] == [
         *("ipot", "mean field", "nearest neighbour", "linear (PCA)")  # the best last
     ]
     assert "held out" in repr(bounded)
-    assert "too few to hold" in fitted("mesh").summary()[0]
+    assert "too few to hold" in fitted("mesh").summary()[2]
 
 
 # ---- large questions

@@ -67,9 +67,21 @@ class Clock:
         if _fits(reached, "us"):
             return "us"
         raise DataError(
-            f"{amount / self.step:g} steps of {self} after {last} are more than a date can hold. "
-            "Check the units of the times."
+            f"{amount / self.step:g} steps of {self} after {said(last)} are more than a date can "
+            "hold. Check the units of the times."
         )
+
+    def offset(self, steps: int) -> str:
+        """So many steps in words, like 6 d, 12 h or 2 months."""
+        amount = self.step * steps
+        if self.unit == "months":
+            return f"{amount:g} month{'' if amount == 1 else 's'}"
+        if self.unit == "seconds":
+            for name, size in (("d", _DAY), ("h", 3600.0), ("min", 60.0)):
+                if self.step >= size and (self.step / size).is_integer():
+                    return f"{amount / size:g} {name}"
+            return f"{amount:g} s"
+        return f"{amount:g}"
 
     def __str__(self) -> str:
         if self.unit == "seconds":
@@ -80,6 +92,15 @@ class Clock:
         if self.unit == "months":
             return f"{self.step:g} month{'' if self.step == 1 else 's'}"
         return f"{self.step:g}"
+
+
+def said(time: Any) -> str:
+    """A time in words: a date without what is zero in it, a duration in days or hours."""
+    if isinstance(time, np.datetime64):
+        return str(np.datetime_as_string(time, unit="auto")).replace("T", " ")
+    if isinstance(time, np.timedelta64):
+        return str(Clock("duration", "seconds", _apart(np.asarray([time]), time * 0)[0]))
+    return str(time)
 
 
 def kind_of(values: np.ndarray, name: str) -> str:
@@ -94,8 +115,8 @@ def kind_of(values: np.ndarray, name: str) -> str:
         seconds = _seconds(values)[0]
         if len(values) and not _fits((float(seconds.min()), float(seconds.max())), "us"):
             raise DataError(
-                f"{name} goes from {values.min()} to {values.max()}. Times up to 290000 years "
-                "before and after 1970 are taken: check its units."
+                f"{name} goes from {said(values.min())} to {said(values.max())}. Times up to "
+                "290000 years before and after 1970 are taken: check its units."
             )
         return "dates" if values.dtype.kind == "M" else "duration"
     if values.dtype.kind in "fiu":
@@ -133,7 +154,7 @@ def find_clock(values: np.ndarray, name: str) -> Clock:
         raise DataError(
             f"{name} is not regular: most frames are {Clock(kind, plain, step)} apart, but "
             f"{int((off > OFF).sum())} of {len(values)} do not lie on such steps, the first "
-            f"{values[first]}. Bring the data to regular times first (in xarray, "
+            f"{said(values[first])}. Bring the data to regular times first (in xarray, "
             "ds.resample(time='1D').mean() or .nearest())."
         )
     return Clock(kind, plain, step, calendar)
@@ -146,8 +167,8 @@ def in_order(values: np.ndarray, name: str) -> np.ndarray:
     twice = np.flatnonzero(sorted_[1:] == sorted_[:-1])
     if len(twice):
         raise DataError(
-            f"{name} has {sorted_[twice[0]]} twice ({len(twice)} duplicates in all). Keep one of "
-            f"each, for example with ds.drop_duplicates({shown(name)})."
+            f"{name} has {said(sorted_[twice[0]])} twice ({len(twice)} duplicates in all). Keep "
+            f"one of each, for example with ds.drop_duplicates({shown(name)})."
         )
     return order
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own import Dataset, Layout
 from ipot.data.own_arrays import tensor
+from ipot.data.own_in_time import InTime
 from ipot.data.own_units import with_places
 from ipot.data.scaling import Scaling
 from ipot.errors import DataError
@@ -20,6 +21,7 @@ from ipot.formats.series.description import Series, kept
 from ipot.formats.series.places import Places, find_west, widest_gap
 from ipot.formats.series.windows import Windows
 from ipot.samples import Batch, Sample
+from ipot.spec import frame_name
 
 AROUND = 60.0
 """Degrees without a point that longitudes may leave and still go around."""
@@ -59,8 +61,10 @@ def join(
     past: int,
     notes: Sequence[str],
     name: str,
+    season: np.ndarray | None = None,
 ) -> tuple[Dataset, Series]:
-    """The data set of these values, and the series with what was found out on the way.
+    """The data set of these values, and the series with what was found out on the way; `season`
+    is the time of the year of every target (S, T).
 
     Missing values are taken out in place: nothing is held twice.
     """
@@ -124,6 +128,7 @@ def join(
         geographic=told.geographic,
         history=past,
         name=name,
+        in_time=InTime(series.lines(), None if season is None else season[rows]),
     )
     return dataset, replace(
         series,
@@ -262,7 +267,7 @@ def _left_out(seen: np.ndarray, known: np.ndarray, fine: np.ndarray, placed: boo
 def _over_time(names: tuple[str, ...], series: Series) -> tuple[str, ...]:
     if series.clock is None:
         return names
-    return tuple(f"{n}(t-{back})" for back in reversed(range(series.history)) for n in names)
+    return tuple(frame_name(n, back) for back in reversed(range(series.history)) for n in names)
 
 
 def _area(places: Places, used: np.ndarray) -> np.ndarray | None:

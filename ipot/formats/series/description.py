@@ -73,6 +73,41 @@ class Series:
         """Frames of one window."""
         return self.history + self.lead
 
+    def lines(self) -> tuple[str, ...]:
+        """What comes in at which times, and what comes out at which."""
+        still = f"; at all times: {', '.join(self.static)}" if self.static else ""
+        season = "; the time of the year" if self.season else ""
+        told, asked = ", ".join((*self.inputs, *self.scalars)), ", ".join(self.targets)
+        if self.clock is None:
+            told = ", ".join((*self.inputs, *self.scalars, *self.static))
+            return f"in: {told}", f"out: {asked}"
+
+        def at(first: int, last: int) -> str:
+            words = [self._at(first), *([self._at(last)] if last != first else [])]
+            return " .. ".join(words)
+
+        frames = "1 frame"
+        if self.history > 1:
+            frames = f"{self.history} frames, every {replace(self.clock, step=self._apart)}"
+        seen = f"in: {told} at {at(1 - self.history, 0)} ({frames}){still}{season}"
+        if not self.lead:
+            return seen, f"out: {asked} at t, the time of the last frame in"
+        ahead = "1 frame"
+        if self.lead > 1:
+            ahead = f"{self.lead} frames, every {replace(self.clock, step=self._apart)}"
+        return seen, f"out: {asked} at {at(1, self.lead)} ({ahead})"
+
+    @property
+    def _apart(self) -> float:
+        """From frame to frame, in the unit of the clock."""
+        return self.every * (1.0 if self.clock is None else self.clock.step)
+
+    def _at(self, frame: int) -> str:
+        """The time of a frame in words: t is that of the last one that goes in."""
+        if not frame or self.clock is None:
+            return "t"
+        return f"t{'-' if frame < 0 else '+'}{self.clock.offset(abs(frame) * self.every)}"
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         names = [f.name for f in fields(self) if f.name not in ("starts", "members", "places")]

@@ -198,10 +198,11 @@ def _latest(series: Series, side: Variables) -> tuple[np.ndarray, Any]:
     for step in back:
         here = np.flatnonzero(np.abs(steps - step) <= OFF)
         if len(here) != 1:
+            how = "missing" if not len(here) else "there twice"
             wanted = clock.after(last, int(step)) if axis.dated else f"frame {step}"
             raise DataError(
                 f"a prediction needs {series.history} frames, {series.every} x {clock} apart, up "
-                f"to {last}; that of {wanted} is {'missing' if not len(here) else 'there twice'}. "
+                f"to {clocks.said(last)}; that of {clocks.said(wanted)} is {how}. "
                 f"Frames given: {len(times)}."
             )
         found.append(int(here[0]))

@@ -43,7 +43,7 @@ def from_xarray(
     targets: str | Sequence[str] | None = None,
     target_source: Any = None,
     history: int = 1,
-    lead: int = 1,
+    lead: int | None = None,
     every: int = 1,
     stride: int = 1,
     static: str | Sequence[str] = (),
@@ -60,7 +60,8 @@ def from_xarray(
     inputs, targets  variables; inputs without time are static, those without places parameters
     target_source    where the targets are, if elsewhere: stations in, a grid out
     history, lead    frames in, oldest first, and frames out; with lead=0 the targets are at the
-                     time of the last input
+                     time of the last input. One each unless said, and no lead where targets have a
+                     source of their own
     every, stride    steps of the file between frames, and frames between windows
     season           adds the time of the year of the last input frame to the parameters
     space, time, sample   names of coordinates and dimensions, where they are not found; with
@@ -72,6 +73,8 @@ def from_xarray(
     samples in which they miss one, and windows that are left with nothing. `Series.notes` says how
     many.
     """
+    if lead is None:
+        lead = 1 if target_source is None else 0
     history, lead = whole("history", history), whole("lead", lead, 0)
     every, stride = whole("every", every), whole("stride", stride)
     max_samples = None if max_samples is None else whole("max_samples", max_samples)
@@ -149,7 +152,11 @@ def from_xarray(
         target_columns=told.places.names,
     )
     past = history if alone and moving == outputs and lead and clock is not None else 0
-    return join(arrays, series, given.places, told.places, windows, past, notes, name)
+    when = None
+    if clock is not None and clock.kind in ("dates", "cftime") and told.axis is not None:
+        frames = told.axis.times[windows.targets % len(told.axis.times)]
+        when = clocks.season(frames.ravel(), clock.kind).reshape(frames.shape)
+    return join(arrays, series, given.places, told.places, windows, past, notes, name, when)
 
 
 def _fitting(

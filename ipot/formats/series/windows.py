@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ipot.errors import DataError
-from ipot.formats.series.clock import OFF, Clock, find_clock, in_order, kind_of
+from ipot.formats.series.clock import OFF, Clock, find_clock, in_order, kind_of, said
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,10 +142,10 @@ def _too_few(
     first, last = axis.times.min(), axis.times.max()
     beside = ""
     if target is not axis:
-        beside = f", and targets from {target.times.min()} to {target.times.max()}"
+        beside = f", and targets from {said(target.times.min())} to {said(target.times.max())}"
     return (
         f"no window of {history} frames in and {lead} out: {axis.name} has {have} frames "
-        f"{every} x {clock} apart from {first} to {last}{beside}. history={history} and "
-        f"lead={lead} need {history + lead} in a row without a gap; ask for fewer, or give a "
+        f"{every} x {clock} apart from {said(first)} to {said(last)}{beside}. history={history} "
+        f"and lead={lead} need {history + lead} in a row without a gap; ask for fewer, or give a "
         "longer series."
     )
