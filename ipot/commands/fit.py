@@ -4,51 +4,57 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipot.commands.common import emit, parse, say
+from ipot import registry
+from ipot.commands.common import emit, flag_value, parse, say
 from ipot.commands.flags.fit import Fit
+from ipot.commands.own_data import data_said
+from ipot.commands.settings import settings_said
 from ipot.errors import DataError
-from ipot.formats.xarray_files import open_series
 from ipot.own.fit import Interrupted, fit
+from ipot.own.sizing import MODEL
+from ipot.recipes.starting import Start
+from ipot.run_folder import run_at
+from ipot.training.settings import Training
 
 
 def main(arguments: list[str]) -> int:
     """Run the command."""
-    flags = parse(Fit, arguments, "fit")
+    owner = _model_of(arguments)
+    kinds = {"model": registry.config_of(owner), "training": Training}
+    said, rest = settings_said(arguments, kinds, "fit", owner)
+    flags = parse(Fit, rest, "fit")
     try:
-        return _fit(flags)
+        return _fit(flags, said)
     except Interrupted as stop:
         say(f"ipot fit: stopped; the same command with --resume {stop.folder} goes on")
         return 128 + stop.signal
 
 
-def _fit(flags: Fit) -> int:
+def _model_of(arguments: list[str]) -> str:
+    """The model that settings are of: the one that is named, or that of the run to begin with."""
+    if named := flag_value(arguments, "--model", ""):
+        registry.find("models", named)
+        return named
+    if not any(word.startswith("--model.") for word in arguments):
+        return MODEL
+    before = flag_value(arguments, "--resume", "") or flag_value(arguments, "--start-from", "")
+    if not before and "--resume-or-start" in arguments:
+        out = flag_value(arguments, "--out", "")
+        before = out if out and run_at(out).config_file.is_file() else ""
+    if not before:
+        return MODEL
+    return Start.read(before, trusted="--trust" in arguments).settings.model_name
+
+
+def _fit(flags: Fit, said: dict[str, dict[str, Any]]) -> int:
     if flags.out is None and flags.resume is None:
         raise DataError("--out is needed: a folder for the model")
-    targets: Any = flags.targets
-    options: dict[str, Any] = {}
-    if flags.targets_from is not None:
-        targets = open_series(flags.targets_from)
-        if flags.targets:
-            targets = targets[list(flags.targets)]
-    for name in ("history", "lead", "every", "stride"):
-        if getattr(flags, name) is not None:
-            options[name] = getattr(flags, name)
-    if flags.season:
-        options["season"] = True
-    if flags.periodic:
-        options["periods"] = _periods(flags.periodic)
-    if flags.geographic:
-        options["geographic"] = True
-    if flags.where != "points":
-        options["where"] = flags.where
     model = fit(
         flags.path,
-        inputs=flags.inputs,
-        targets=targets,
-        parameters=flags.parameters,
         minutes=flags.minutes,
         epochs=flags.epochs,
-        model=flags.model,
+        model=_model(flags.model, said["model"]),
+        training=said["training"] or None,
         preset=flags.preset,
         device=flags.device,
         seed=flags.seed,
@@ -58,19 +64,14 @@ def _fit(flags: Fit) -> int:
         start_from=flags.start_from,
         trusted=flags.trust,
         quiet=flags.quiet,
-        **options,
+        **data_said(flags),
     )
     if flags.json:
         emit({"out": str(flags.out or flags.resume), **model.scores})
     return 0
 
 
-def _periods(words: tuple[str, ...]) -> dict[int, float]:
-    found = {}
-    for word in words:
-        axis, _, period = word.partition("=")
-        try:
-            found[int(axis)] = float(period)
-        except ValueError:
-            raise DataError(f"--periodic {word}: expected AXIS=PERIOD, like 0=1.0") from None
-    return found
+def _model(name: str | None, settings: dict[str, Any]) -> str | dict[str, Any] | None:
+    """What `ipot.fit` is told of the model."""
+    named = {} if name is None else {"name": name}
+    return (named | settings) if settings else name

@@ -44,11 +44,13 @@ def screen(kind: type, command: str) -> str:
     if usage is None:
         words = [f.head for f in shown if f.needed or f.positional]
         usage = " ".join(["usage: ipot", command, *words, "[flags]"])
-    column = max(len(flag.head) for flag in shown) + 2
+    heads = [*(flag.head for flag in shown), *(head for head, _ in getattr(kind, "settings", ()))]
+    column = max(map(len, heads)) + 2
     lines = [
         f"  {f.head:<{column}}{_fitting(f.text, f.default, max(width - column - 2, 20))}"
         for f in shown
     ]
+    lines += [f"  {head:<{column}}{text}" for head, text in getattr(kind, "settings", ())]
     rest = len(found) - len(shown)
     more = f"ipot {command} --help-all: " + (
         f"{rest} flags besides, and more about all" if rest else "more about all of these"

@@ -195,6 +195,8 @@ class _Reader:
             self.missing.setdefault(name, []).append(line)
         elif value is None or not math.isfinite(value):
             hint = " Decimals are written with a point." if "," in cell else ""
+            if value is None and not hint and any(c.isalpha() for c in cell):
+                hint = " Columns hold numbers: give kinds as a column of 0 and 1 for each kind."
             raise DataError(
                 f"{self.path}: {shown(cell)} in column {name} of line {line} is no finite number."
                 f"{hint}"

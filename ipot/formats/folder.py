@@ -42,6 +42,7 @@ def read_folder(path: Path, read: Read) -> Found:
             there = ", ".join(sorted(p.name for p in entries)[:5]) or "nothing"
             raise DataError(
                 f"{path} holds {there}, and no file of a known kind. Known are {KNOWN}."
+                f"{_inside(entries)}"
             )
         for folder in folders:
             refuse_leaving(path, folder)
@@ -67,6 +68,14 @@ def read_folder(path: Path, read: Read) -> Found:
         found = _arrays(path, one=False)
         return _noted(found, notes)
     return _gathered(path, chosen, read, notes, f"folder of {kind} files")
+
+
+def _inside(entries: list[Path]) -> str:
+    """A folder among these that has what is missing here, as the end of a message."""
+    for folder in sorted(p for p in entries if p.is_dir()):
+        if any(_kind(p) for p in folder.iterdir() if p.is_file() and p.name[0] != "."):
+            return f" Did you mean {folder}?"
+    return ""
 
 
 def not_cases(kind: str) -> str:

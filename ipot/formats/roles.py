@@ -9,6 +9,7 @@ coordinates along it.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -77,7 +78,15 @@ def unknown(name: str, what: str, source: str, there: Iterable[str]) -> UnknownN
     """The refusal of a name that is not there, with those that are."""
     found = list(there)
     some = ", ".join(found[:30]) + (f" and {len(found) - 30} more" if len(found) > 30 else "")
-    return UnknownName(f"{source} has no {what} {shown(name)}; it has {some or 'none'}")
+    hint = meant(name, [n.removesuffix(" (on cells)") for n in found])
+    return UnknownName(f"{source} has no {what} {shown(name)}; it has {some or 'none'}.{hint}")
+
+
+def meant(name: str, there: Iterable[str]) -> str:
+    """A name that is like one that is not there, as the end of a message."""
+    by_lower = {n.lower(): n for n in there}
+    close = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.7)
+    return f" Did you mean {by_lower[close[0]]}?" if close else ""
 
 
 TIMES = ("time", "valid_time", "date", "datetime", "t")

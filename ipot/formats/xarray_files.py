@@ -19,6 +19,8 @@ from ipot.formats.roles import (
     find_forecasts,
     find_time,
     is_steps,
+    meant,
+    role_of,
 )
 from ipot.formats.series.arguments import listed
 
@@ -57,8 +59,30 @@ def open_series(where: Path | str) -> Any:
         names = ", ".join(p.name for p in paths[:4])
         raise DataError(
             f"{where}: {len(paths)} files do not go together "
-            f"({names}{', ...' * (len(paths) > 4)}): {error}. Give those of one grid."
+            f"({names}{', ...' * (len(paths) > 4)}): {_apart(parts, paths) or error}. Give those "
+            "of one grid."
         ) from error
+
+
+def _apart(parts: Sequence[Any], paths: Sequence[Path]) -> str:
+    """Which coordinate two files do not share, in words, and what mends longitudes that are
+    counted in two ways."""
+    first = parts[0]
+    for part, path in zip(parts[1:], paths[1:], strict=True):
+        for name in map(str, first.coords):
+            if name not in part.coords or role_of(first[name]) in (None, "time"):
+                continue
+            one, other = values_of(first[name]), values_of(part[name])
+            if np.array_equal(one, other) or not one.size or not other.size:
+                continue
+            said = [f"{len(v.ravel())} from {v.min():g} to {v.max():g}" for v in (one, other)]
+            hint = ""
+            around = role_of(first[name]) == "longitude" and one.shape == other.shape
+            if around and np.allclose(np.sort(one % 360), np.sort(other % 360)):
+                way = f"ds.assign_coords({name}=ds.{name} % 360).sortby({name!r})"
+                hint = f", the same places counted in another way: save all by {way}"
+            return f"{name} is {said[0]} in {paths[0].name} and {said[1]} in {path.name}{hint}"
+    return ""
 
 
 def files_of(where: Path) -> list[Path]:
@@ -166,7 +190,8 @@ def names_of(argument: str, names: str | Sequence[str] | None, data: Any) -> tup
     for name in names:
         if name not in data.variables:
             raise DataError(
-                f"{argument} names {shown(name)}; there is {', '.join(have) or 'nothing'}"
+                f"{argument} names {shown(name)}; there is {', '.join(have) or 'nothing'}."
+                f"{meant(name, have)}"
             )
         if data[name].dtype.kind not in "fiub":
             raise DataError(f"{argument}: {name} must hold real numbers, got {data[name].dtype}")

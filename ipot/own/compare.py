@@ -56,11 +56,36 @@ def compare(
     named now, are imported only where `out` is `trusted`.
     """
     quiet, trusted = flag("quiet", quiet), flag("trusted", trusted)
+    say: Callable[[str], None] = (lambda line: None) if quiet else _aloud
+    columns = {"inputs": inputs, "targets": targets, "parameters": parameters}
+    how = {"minutes": minutes, "out": out, "device": device, "seed": seed, "trusted": trusted}
+    found = side_by_side(data, models, say=say, quiet=quiet, **columns, **how, **options)
+    for line in table_lines(found):
+        say(line)
+    return found
+
+
+def side_by_side(
+    data: Any,
+    models: str | Sequence[str],
+    *,
+    say: Callable[[str], None],
+    inputs: str | Sequence[str],
+    targets: Any,
+    parameters: str | Sequence[str],
+    minutes: float,
+    out: Path | str | None,
+    device: str,
+    seed: int,
+    trusted: bool,
+    quiet: bool,
+    **options: Any,
+) -> Comparison:
+    """What `compare` does, but for the table at the end; `say` is told what happens."""
     refuse_settings(
         None, preset="default", seed=seed, minutes=minutes, epochs=None, model=None, training=None
     )
     names, place = recipes.chosen(models), choose(device)
-    say: Callable[[str], None] = (lambda line: None) if quiet else _aloud
     source = open_data(data, inputs=inputs, targets=targets, parameters=parameters, **options)
     splits, remarks = _splits(source, seed)
     series = None if source.series is None else source.series.as_dict()
@@ -100,8 +125,6 @@ def compare(
         found = replace(found, remarks=remarks)
         files.write_json(folder / "compare.json", found.as_dict())
         write(found, folder, _call(names, minutes), "python")
-    for line in table_lines(found):
-        say(line)
     return found
 
 

@@ -12,8 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from own import files
 
 from ipot.cli import main
+from ipot.commands.compare import _is_path
+from ipot.own import sizing
 
 TESTS = Path(__file__).parents[1]
 SYSTEM = '''
@@ -150,3 +153,68 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(words, tmp_path):
     assert second.returncode == 0, second.stderr
     assert "mine.scale (1 of 2): goes on" in second.stderr
     assert "mine.scale" in second.stdout
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A file of somebody's own, and models of a fraction of a second."""
+    budget = sizing.Budget(16, 8, 1, 2, 2, 1024, 512, 4, 3e-3)
+    monkeypatch.setattr(sizing, "BUDGETS", {"cpu": budget, "cuda": budget})
+    monkeypatch.setattr("ipot.training.journal._tensorboard", lambda folder: None)
+    monkeypatch.chdir(tmp_path)
+    files.npz(tmp_path / "a.npz", count=31)
+    files.folder(tmp_path / "cases", ".vtu", count=12)
+    return tmp_path
+
+
+BRIEF = ["--minutes", "0.0005", "--device", "cpu"]
+
+
+def test_systems_on_data_of_ones_own(own, capsys):
+    words = ["compare", "a.npz", "--models", "ipot", "deeponet", "fno", *BRIEF]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    for part in ("a: 0.0005 min", "ipot", "deeponet", "linear (PCA)", "the mean field"):
+        assert part in said.out
+    assert "FNO needs points that form a regular grid" in said.out
+    assert "published" not in said.out
+    assert "31 samples" in said.err
+    out = own / "runs" / "compare-a"
+    assert f"```bash\n{' '.join(['ipot', *words])}\n```" in (out / "compare.md").read_text()
+    assert (out / "compare.png").exists()
+    assert json.loads((out / "compare.json").read_text())["problem"]["name"] == "a"
+
+
+def test_columns_of_meshes_and_json(own, ask):
+    flags = ["--inputs", "a", "--targets", "wind", "--models", "oformer", *BRIEF, "--quiet"]
+    answer = ask("compare", "cases", *flags, "--out", "there")
+    assert answer["rows"][0]["error"] > 0
+    assert answer["references"].keys() >= {"nearest neighbour", "linear (PCA)"}
+    assert answer["data"] == {"train": 11, "validation": 1, "test": 1, "seed": 0}
+    assert "samples that chose the weights" in answer["remarks"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["a.npz", "--small"], 1, "--small: for a built-in problem, not for data of your own"),
+        (["cases", "--record", "a.json"], 1, "--record: for a built-in problem"),
+        (["darcy", "--inputs", "a", "--lead", "2"], 1, "--inputs, --lead: for data of your own"),
+        (["casess"], 2, "unknown problem 'casess'. Known: .* Nor is 'casess' a file or folder"),
+        (["no/such.npz"], 1, "no/such.npz"),
+        (["cases", "--targets", "nothing"], 2, "'nothing'"),
+        (["a.npz", "--models", "ipott"], 2, "Did you mean 'ipot'"),
+        (["a.npz", "--problem.size", "3"], 2, "problem.size"),
+    ],
+)
+def test_what_is_for_something_else_is_refused(own, fails, words, code, said):
+    assert re.search(said, fails("compare", *words, code=code), re.DOTALL)
+    assert not (own / "runs").exists()
+
+
+def test_a_problem_has_its_name_first_and_a_path_is_a_path(own):
+    (own / "darcy").mkdir()
+    assert not _is_path("darcy")
+    assert not _is_path("navier-stokes")
+    assert not _is_path("mine.problem")
+    assert all(map(_is_path, ("./darcy", "a.npz", "cases", "no/such", "*.nc")))

@@ -16,10 +16,10 @@ SECTIONS = {1: 21, 3: 72, 4: 34, 5: 21, 6: 6, 7: 9}
 """Numbers and lengths of the sections of a message of the second edition."""
 
 
-def second(**changes):
+def second(sections=SECTIONS, **changes):
     """A message of ten values; changes are those of single bytes by section and place."""
     body = b""
-    for number, length in SECTIONS.items():
+    for number, length in sections.items():
         section = bytearray(struct.pack(">IB", length, number).ljust(length, b"\0"))
         if number in (3, 5):
             at = 6 if number == 3 else 5
@@ -51,6 +51,8 @@ DAMAGED = {
     "no such section": second(s4=[(4, b"\x09")]),
     "sections in another order": second(s4=[(4, b"\5")], s5=[(4, b"\4")]),
     "a last section that is too short": second(s7=[(0, whole(8))]),
+    "a last section without length": second(s7=[(0, whole(0))]),  # which may be repeated
+    "no values": second({n: SECTIONS[n] for n in range(1, 7) if n in SECTIONS}),
     "no length of a grid": first(length=0),
     "no length of data": first(data=0),
 }

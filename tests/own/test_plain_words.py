@@ -10,7 +10,7 @@ from surrogate.test_encoded import built, surrogate_of
 
 import ipot
 from ipot.cli import main
-from ipot.errors import DataError
+from ipot.errors import DataError, UnknownName
 from ipot.formats import Case, inspect, read_cases, write_cases
 from ipot.formats.open_data import open_data
 from ipot.surrogate.cases import predict_case
@@ -207,3 +207,34 @@ def test_a_remark_is_one_line_of_the_command(tmp_path, monkeypatch):
     )
     assert "a.py:3" in line(RuntimeWarning("overflow"), RuntimeWarning, "a.py", 3)
     assert warnings.formatwarning is before
+
+
+# ---- names, folders, grids
+
+
+def test_names_like_those_that_are_there_are_proposed(tmp_path):
+    files.folder(tmp_path / "cases", ".vtu", count=2)
+    with pytest.raises(UnknownName, match=r"no input field 'Winds'.*Did you mean wind\?"):
+        open_data(tmp_path / "cases", inputs="Winds", targets="u")
+    with pytest.raises(DataError, match=r"no file of a known kind.*Did you mean .*cases\?"):
+        open_data(tmp_path, inputs="a", targets="u")
+
+
+def test_kinds_as_text_are_refused_with_a_way(tmp_path):
+    (tmp_path / "a.csv").write_text("case,x,kind,u\n0,0,wall,1\n1,0,inlet,2\n")
+    with pytest.raises(DataError, match=r"'wall' in column kind.*a column of 0 and 1 for each"):
+        open_data(tmp_path / "a.csv", inputs="kind", targets="u")
+
+
+def test_longitudes_that_are_counted_in_two_ways_are_named(tmp_path):
+    labelled = pytest.importorskip("labelled.labelled_data")
+    pytest.importorskip("netCDF4")
+    west = labelled.grid(10, longitudes=(-20.0, -10.0, 0.0, 10.0))
+    east = labelled.grid(10, longitudes=(340.0, 350.0, 0.0, 10.0))
+    west.isel(time=slice(0, 5)).to_netcdf(tmp_path / "1.nc", engine="netcdf4")
+    east.isel(time=slice(5, 10)).to_netcdf(tmp_path / "2.nc", engine="netcdf4")
+    said = r"longitude is 4 from -20 to 10 in 1.nc and 4 from 0 to 350 in 2.nc, the same places"
+    with pytest.raises(DataError, match=said + r".*ds.longitude % 360\).sortby\('longitude'\)"):
+        open_data(tmp_path, inputs="t2m", targets="t2m")
+    with pytest.raises(DataError, match=r"names 'T2M'; there is t2m\. Did you mean t2m\?"):
+        open_data(tmp_path / "1.nc", inputs="T2M", targets="t2m")

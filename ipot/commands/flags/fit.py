@@ -9,10 +9,11 @@ from typing import Annotated, ClassVar, Literal
 import tyro
 
 from ipot.commands.flags.kinds import Folder
+from ipot.commands.flags.own_data import OwnData
 
 
-@dataclass
-class Fit:
+@dataclass(kw_only=True)
+class Fit(OwnData):
     """Train on your own data, and save a model that answers anywhere.
 
         ipot fit cases/ --inputs permeability --targets pressure --out surrogate
@@ -22,47 +23,35 @@ class Fit:
 
     `ipot data inspect PATH` lists the names. Sizes are chosen from the data. A part of them is held
     out, and the error there is printed beside those of nearest neighbours and a linear model.
+
+    Any model of `ipot models` that takes the data may be trained, and any setting of it and of the
+    training may be said; of a setting that there is not, all that there are are listed.
+
+        ipot fit cases/ --inputs a --targets u --model fno --model.width 32 --model.modes 12
+        ipot fit cases/ --inputs a --targets u --model.latents 128 --training.batch 4
+
+    Sizes are --model.width, --model.blocks and --model.heads, and of ipot and relay
+    --model.latents. Of the training the most useful are --training.batch, --training.learning-rate,
+    --training.weight-decay, --training.points (the part of the points that a step sees) and
+    --training.patience (None never stops early).
     """
 
     usual: ClassVar = (
         *("path", "out", "inputs", "targets", "parameters", "history", "lead", "periodic"),
         *("geographic", "minutes", "epochs", "model", "seed", "resume", "device", "quiet", "json"),
     )
+    settings: ClassVar = (
+        ("--model.width N", "Sizes of the model: also --model.blocks, .heads, .latents, ..."),
+        (
+            "--training.batch N",
+            "How it is trained: also --training.learning-rate, .points, ...",
+        ),
+    )
 
     path: Annotated[Path, tyro.conf.Positional]
     """File or folder of cases, or a series in netCDF, Zarr or GRIB."""
     out: Folder = None
     """Where the result goes: a folder for the model."""
-    inputs: tuple[str, ...] = ()
-    """Fields that are known; without any, parameters or the places of the points."""
-    targets: tuple[str, ...] = ()
-    """Fields to predict."""
-    parameters: tuple[str, ...] = ()
-    """Numbers that hold for a whole case."""
-    targets_from: Path | None = None
-    """A file of its own for the targets of a series: stations in, a grid out; at the same time
-    (--lead 0) unless --lead says later."""
-    where: Literal["points", "cells"] = "points"
-    """Where fields of the same name are taken from."""
-    history: int | None = None
-    """Frames that go in, up to now: --history 7 of daily data is the week that ends today. 1 unless
-    said."""
-    lead: int | None = None
-    """Frames that come out, behind the last that went in: --lead 7 of daily data is each of the
-    next seven days, --lead 0 the time of the last frame in. 1 unless said, and 0 with
-    --targets-from."""
-    every: int | None = None
-    """Steps of the file from one frame to the next, in and out: --every 4 of six-hourly data takes
-    one frame a day. 1 unless said."""
-    stride: int | None = None
-    """Frames from the start of one sample to that of the next: --stride 7 of daily data starts one
-    a week. 1 unless said, so that samples overlap; trajectories are cut without overlap."""
-    season: bool = False
-    """Tell the model the time of the year."""
-    periodic: tuple[str, ...] = ()
-    """Coordinates that wrap around, as AXIS=PERIOD, like 0=1.0."""
-    geographic: bool = False
-    """The first two coordinates are longitude and latitude in degrees."""
     minutes: float | None = None
     """Training time in minutes; 5 unless said."""
     epochs: int | None = None

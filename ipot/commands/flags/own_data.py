@@ -1,0 +1,43 @@
+"""Flags that say what data of one's own are: those of `ipot fit` and `ipot compare`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(kw_only=True)
+class OwnData:
+    """Which columns of a file are known and which are to be predicted, and how a series is cut."""
+
+    inputs: tuple[str, ...] = ()
+    """Fields that are known; without any, parameters or the places of the points."""
+    targets: tuple[str, ...] = ()
+    """Fields to predict."""
+    parameters: tuple[str, ...] = ()
+    """Numbers that hold for a whole case."""
+    targets_from: Path | None = None
+    """A file of its own for the targets of a series: stations in, a grid out; at the same time
+    (--lead 0) unless --lead says later."""
+    where: Literal["points", "cells"] = "points"
+    """Where fields of the same name are taken from."""
+    history: int | None = None
+    """Frames that go in, up to now: --history 7 of daily data is the week that ends today. 1 unless
+    said."""
+    lead: int | None = None
+    """Frames that come out, behind the last that went in: --lead 7 of daily data is each of the
+    next seven days, --lead 0 the time of the last frame in. 1 unless said, and 0 with
+    --targets-from."""
+    every: int | None = None
+    """Steps of the file from one frame to the next, in and out: --every 4 of six-hourly data takes
+    one frame a day. 1 unless said."""
+    stride: int | None = None
+    """Frames from the start of one sample to that of the next: --stride 7 of daily data starts one
+    a week. 1 unless said, so that samples overlap; trajectories are cut without overlap."""
+    season: bool = False
+    """Tell the model the time of the year."""
+    periodic: tuple[str, ...] = ()
+    """Coordinates that wrap around, as AXIS=PERIOD, like 0=1.0."""
+    geographic: bool = False
+    """The first two coordinates are longitude and latitude in degrees."""
