@@ -15,7 +15,7 @@ import ipot
 from ipot.formats import Case, read_cases, write_case
 from ipot.recipes import default
 from ipot.recipes.experiment import Data
-from tests.docs.pages import ROOT, Walk, blocks, pages, run_command, smaller
+from tests.docs.pages import FENCE, ROOT, Walk, blocks, pages, run_command, smaller
 from tests.docs.small import shrunk, use_small_models
 
 LONG = "minutes or hours; its flags alone are checked here"
@@ -132,6 +132,14 @@ PLANS = {
         check=own_data_holds,
     ),
     "docs/systems.md": Plan(),
+    "docs/accuracy.md": Plan(
+        parsed={"ipot": "minutes, into the ledger of the repository; its flags alone are checked"},
+        left={"python tools/accuracy_tables.py": "writes a page of the repository: `make docs`"},
+    ),
+    "docs/reproduction.md": Plan(
+        parsed={"ipot reproduce": "tests/reproduce runs them; their flags alone are checked here"},
+        left={"python tools/reproduction_page.py": "writes a page of the repository: `make docs`"},
+    ),
     "docs/results.md": Plan(parsed={"ipot": LONG}),
     "docs/speed.md": Plan(
         parsed={"ipot bench": "counts seconds; tests/bench runs it on smaller sizes"}
@@ -193,6 +201,12 @@ def test_every_block_has_a_plan():
     assert with_blocks == {*PLANS, *ELSEWHERE}
     for page, languages in ELSEWHERE.items():
         assert [block.language for block in blocks(page)] == languages
+
+
+@pytest.mark.parametrize("page", pages())
+def test_no_command_hides_outside_of_blocks(page):
+    text = FENCE.sub("", (ROOT / page).read_text())
+    assert not re.findall(r"^(?: {4}|\t).*?\b(?:ipot|python|torchrun|make) .*", text, re.MULTILINE)
 
 
 @pytest.mark.usefixtures("reader", "traced_only")

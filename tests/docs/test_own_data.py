@@ -12,6 +12,7 @@ import pytest
 import ipot
 from ipot.errors import IpotError
 from ipot.formats import Case, write_case
+from ipot.surrogate.cases import predict_case
 from tests.docs.small import use_small_models
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-data.md").read_text()
@@ -62,6 +63,7 @@ def mistakes(folder: Path):
     yield lambda: arrays(points=x, values=np.where(a == a[3, 4], 1e300, a), targets=u)
     yield lambda: arrays(points=x, values=a, targets=np.vstack([u[:39], 1e-200 * u[39:]]))
     yield lambda: many.predict(points=x, values=a[0], queries=x + 5)
+    yield from mistakes_in_quantities(x, a, u)
     yield lambda: ipot.fit("cases.npz", inputs="b", targets="u")
     yield lambda: ipot.fit("a.pkl")
     yield from mistakes_in_files(x, u)
@@ -71,6 +73,27 @@ def mistakes(folder: Path):
         raise IpotError("; ".join(many.summary()))
 
     yield worse
+
+
+def mistakes_in_quantities(x, a, u):
+    """Units and places that are not those of the training, one for each row of the page."""
+
+    def warm(unit):
+        names = {"inputs": ["T"], "outputs": ["u"], "units": {"T": unit}}
+        return ipot.Dataset.from_arrays(points=x, values=a, targets=u, **names)
+
+    def plane(height, i):
+        points = np.pad(x, ((0, 0), (0, 1)), constant_values=height)
+        return Case(points=points, fields={"T": a[i], "u": u[i]})
+
+    for i in range(8):
+        write_case(f"planes/{i}.vtu", plane(0.5, i))
+    one = ipot.fit("planes", inputs="T", targets="u", epochs=1, quiet=True)
+    kelvin = ipot.fit(warm("K"), epochs=1, quiet=True)
+    yield lambda: kelvin.evaluate(warm("Pa"))
+    yield lambda: kelvin.evaluate(warm("degC"))
+    yield lambda: ipot.Dataset.from_arrays(points=x, values=a, targets=u, geographic=True)
+    yield lambda: predict_case(one, plane(3.0, 0))
 
 
 def mistakes_in_files(x, u):
