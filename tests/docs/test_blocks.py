@@ -101,7 +101,7 @@ PLANS = {
         sizes={"minutes=5": "epochs=1", "10_000": "100"},
         given=cases_and_weather,
         parsed={
-            ".venv/bin/ipot demo": "three minutes; tests/commands runs it on smaller sizes",
+            "ipot demo": "three minutes; tests/commands runs it on smaller sizes",
             "ipot bench infer": "counts seconds; tests/bench runs it on smaller sizes",
             "ipot export": "ten seconds; tests/saved runs it on smaller models",
         },
@@ -109,16 +109,22 @@ PLANS = {
             "make demo": WHOLE,
             "make test": WHOLE,
             "python3.11 -m venv": WHOLE,
-            ".venv/bin/pip install": WHOLE,
+            "source .venv/bin/activate": WHOLE,
+            "pip install": WHOLE,
         },
         check=readme_holds,
     ),
     "docs/start.md": Plan(
         parsed={
-            ".venv/bin/ipot demo": "three minutes; tests/commands runs it on smaller sizes",
+            "ipot demo": "three minutes; tests/commands runs it on smaller sizes",
             "torchrun": "two processes; tests/distributed runs them on smaller sizes",
         },
-        left={"make demo": WHOLE, "python3.11 -m venv": WHOLE, ".venv/bin/pip install": WHOLE},
+        left={
+            "make demo": WHOLE,
+            "python3.11 -m venv": WHOLE,
+            "source": WHOLE,
+            "pip install": WHOLE,
+        },
         check=start_holds,
     ),
     "docs/own-data.md": Plan(
