@@ -123,6 +123,8 @@ def _evaluate_file(flags: Evaluate, model: Surrogate, cases: Path | None) -> Non
     if scores.weighted_relative_l2 is not None:
         rows.insert(1, ["weighted relative L2", f"{scores.weighted_relative_l2:.5f}"])
     show(table(f"{flags.run}: {cases}", ["", "value"], rows))
+    if scores.references:
+        show(table("beside simple forecasts", *forecasts(scores)))
 
 
 def _channels(names: Sequence[str], scores: Scores) -> list[list[str]]:
@@ -132,9 +134,10 @@ def _channels(names: Sequence[str], scores: Scores) -> list[list[str]]:
     return [[n, f"{e:.5f}"] for n, e in zip(names, scores.per_channel, strict=True)]
 
 
-def forecasts(answer: Answer) -> tuple[list[str], list[list[str]]]:
+def forecasts(answer: Answer | Scores) -> tuple[list[str], list[list[str]]]:
     """Columns and rows: the model and every reference, each with its errors."""
-    steps = leads(len(answer.scores.rmse_per_time))
+    own = answer.scores if isinstance(answer, Answer) else answer
+    steps = leads(len(own.rmse_per_time))
     columns = ["", "relative L2", *(f"RMSE, step {step}" for step in steps)]
     rows = [
         [
@@ -142,7 +145,7 @@ def forecasts(answer: Answer) -> tuple[list[str], list[list[str]]]:
             f"{scores.relative_l2:.5f}",
             *(f"{scores.rmse_per_time[step - 1]:#.4g}" for step in steps),
         ]
-        for name, scores in {"this model": answer.scores, **answer.references}.items()
+        for name, scores in {"this model": own, **answer.references}.items()
     ]
     return columns, rows
 

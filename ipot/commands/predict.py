@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> None:
         flags.out,
         queries=flags.queries,
         grid=flags.grid,
+        all_times=flags.all_times,
         interval=flags.interval,
         steps=flags.steps,
         fill=flags.fill,

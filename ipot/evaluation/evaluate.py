@@ -34,6 +34,9 @@ class Scores:
     mse_per_time: list[float] = field(default_factory=list)
     """Mean squared errors without weights, over all samples, queries and channels."""
 
+    references: dict[str, Scores] = field(default_factory=dict)
+    """Those of simple forecasts of the same samples, by name, where the data are a forecast."""
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return asdict(self)

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from ipot.device import choose, use_quickest
 from ipot.errors import DataError, RunError
 from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import Scores, evaluate
+from ipot.evaluation.simple_forecasts import score_forecasts
 from ipot.formats.open_data import PLACES, SERIES, open_data
+from ipot.formats.series.cycle import learn_cycle
 from ipot.own.folder import refuse_another, working_folder
 from ipot.own.sizing import MODEL, named_model, plan, refuse_misspelt, refuse_settings
 from ipot.recipes import running
@@ -143,6 +146,11 @@ def fit(
             if splits.held_out is not None:
                 spec = source.data.spec
                 baselines = score_baselines(splits.train.data, splits.held_out.data, spec)
+                cycle = learn_cycle(source.data, splits.train)
+                held = splits.held_out
+                baselines |= score_forecasts(held, held.data, held.layout, cycle)
+                if source.series is not None and cycle is not None and cycle.is_small:
+                    source = replace(source, series=replace(source.series, cycle=cycle))
             with _threads(settings, place):
                 if goes_on:
                     running.resume(run.path, data=own, **how)

@@ -20,6 +20,7 @@ from ipot.formats.trajectories import KIND, after, as_trained, carried_on, lates
 from ipot.formats.xarray_files import open_series
 from ipot.surrogate.cases import arrays_as_cases, predict_case
 from ipot.surrogate.encoded import Interval
+from ipot.surrogate.forecast import named_bounds
 from ipot.surrogate.paths import arguments_in, holds_arguments, queries_in
 from ipot.surrogate.surrogate import Surrogate
 
@@ -36,19 +37,22 @@ def answer_files(
     *,
     queries: Path | None = None,
     grid: int | None = None,
+    all_times: bool = False,
     **terms: Any,
 ) -> dict[str, Any]:
     """Read the inputs from `source`, predict, and write `output`; says what was written.
 
     Answers are at the places in the file `queries`, on a regular `grid` of so many points a side,
-    or where the inputs are. The `terms` are those of `Surrogate.predict`: interval, steps, fill,
-    rows, precision.
+    or where the inputs are; `all_times` answers every time of a series. The `terms` are those of
+    `Surrogate.predict`: interval, steps, fill, rows, precision.
     """
     if grid is not None and queries is not None:
         raise DataError("--grid and --queries both say where to answer: give one of them")
     places = None if grid is None else _grid(model, grid)
     if model.series is not None:
-        return _answer_series(model, source, queries, places, output, terms)
+        return _answer_series(model, source, queries, places, output, terms, all_times=all_times)
+    if all_times:
+        raise DataError("--all-times is for a model of a series in netCDF, Zarr or GRIB")
     if holds_arguments(model, source):
         return _answer_arrays(model, source, queries, places, output, terms)
     found = read_cases(source)
@@ -112,7 +116,14 @@ def _write(
 
 
 def _answer_series(
-    model: Surrogate, source: Path, queries: Path | None, places: Any, output: Path, terms: Any
+    model: Surrogate,
+    source: Path,
+    queries: Path | None,
+    places: Any,
+    output: Path,
+    terms: Any,
+    *,
+    all_times: bool,
 ) -> dict[str, Any]:
     """Labelled arrays in, a netCDF file out."""
     if output.suffix != ".nc":
@@ -120,15 +131,14 @@ def _answer_series(
     if places is not None:
         raise DataError("--grid: a forecast is on named coordinates; give a file by --queries")
     on = None if queries is None else open_series(queries)
+    if all_times:
+        found = model.predict(open_series(source), on=on, all_times=True, out=output, **terms)
+        count, names = found.sizes[found[model.spec.outputs[0]].dims[0]], list(model.spec.outputs)
+        found.close()
+        return {"output": str(output), "cases": count, "outputs": names}
     found = model.predict(open_series(source), on=on, **terms)
-    if isinstance(found, Interval):
-        names = {"": found.prediction, "_low": found.low, "_high": found.high}
-        parts = [
-            _as_dataset(p).rename({n: f"{n}{s}" for n in _as_dataset(p)}) for s, p in names.items()
-        ]
-        whole = parts[0].assign({n: p[n] for p in parts[1:] for n in p})
-    else:
-        whole = _as_dataset(found)
+    parts = list(found) if isinstance(found, Interval) else [found]
+    whole = named_bounds(parts)
     try:
         with files.atomic(output) as temporary:
             whole.to_netcdf(temporary, engine="netcdf4")
@@ -138,10 +148,6 @@ def _answer_series(
             f"cannot write {output}: {reason}. Make room or choose another place."
         ) from error
     return _summary(model, output, 1)
-
-
-def _as_dataset(found: Any) -> Any:
-    return found.to_dataset() if hasattr(found, "to_dataset") and hasattr(found, "name") else found
 
 
 def _answer_arrays(

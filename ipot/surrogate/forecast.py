@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from ipot.data.own_arrays import tensor
 from ipot.formats.series.answers import asked_places, to_xarray
 from ipot.formats.series.description import Series
 from ipot.formats.series.latest_frames import to_batch
+from ipot.formats.xarray_files import as_dataset
 from ipot.samples import Sample
 from ipot.surrogate.inputs import in_given_units, times_of
+from ipot.surrogate.intervals import BOUNDS
 
 
 def forecast(
@@ -60,3 +63,12 @@ def forecast(
         )
         for each in found
     ]
+
+
+def named_bounds(parts: Sequence[Any]) -> Any:
+    """A prediction, and its bounds where there are any, as one data set: u, u_low and u_high."""
+    whole = as_dataset(parts[0], "prediction")
+    for part, suffix in zip(parts[1:], BOUNDS, strict=False):
+        part = as_dataset(part, "bounds")
+        whole = whole.assign({f"{name}{suffix}": part[name] for name in part.data_vars})
+    return whole

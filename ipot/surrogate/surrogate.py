@@ -21,6 +21,7 @@ from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.evaluation.input_range import ends_of, seen_in_training, warn_unlike
+from ipot.evaluation.simple_forecasts import score_forecasts
 from ipot.formats.series.description import Series
 from ipot.formats.xarray_files import is_labelled
 from ipot.models.base import Operator
@@ -120,8 +121,9 @@ class Surrogate:
         on: Any = None,
         fill: str | None = None,
         rows: int | None = None,
-        out: np.ndarray | None = None,
+        out: Any = None,
         precision: str = "float32",
+        all_times: bool = False,
     ) -> Any:
         """The fields at the queries, in the kind of arrays that the model was trained on.
 
@@ -141,6 +143,9 @@ class Surrogate:
         A model of labelled arrays takes those, an xarray object with the latest frames, and gives
         such ones back: on the coordinates of `on`, or else where the targets of the training were.
 
+        With `all_times` every time that has its history is answered, and not only the last: one
+        xarray data set, or with `out="maps.nc"` a file, into which answers go as they come.
+
         `interval=0.9` gives (prediction, low, high): bounds that hold the truth at nine of ten
         places on average, by the errors on samples that were held out of training.
 
@@ -158,14 +163,21 @@ class Surrogate:
         if isinstance(points, str | os.PathLike):
             from ipot.surrogate.paths import predict_path
 
-            told = {"values": values, "parameters": parameters, "times": times, "out": out}
-            refuse_beside_path(told)
+            told = {"values": values, "parameters": parameters, "times": times}
+            if all_times:
+                how |= {"all_times": True, "out": out}
+            refuse_beside_path(told if all_times else told | {"out": out})
             asked = {"queries": queries, "steps": steps, "interval": interval, "fill": fill}
             return predict_path(self, points, on=on, **asked, **how)
         given = {"values": values, "queries": queries, "parameters": parameters, "times": times}
         if is_labelled(points):
+            if all_times:
+                refuse_beside_path(given | {"fill": fill})
+                return self._every_time(points, out, on=on, steps=steps, level=interval, **how)
             others = given | {"fill": fill, "out": out}
             return self._labelled(points, steps, interval, on, how, **others)
+        if all_times:
+            raise Unsupported("all_times is for labelled arrays: give a series as xarray or a path")
         if on is not None:
             raise Unsupported("on is for xarray objects: say where to answer with queries=...")
         asked = self.request(points=points, **given, steps=steps, fill=fill)
@@ -251,6 +263,15 @@ class Surrogate:
         found = forecast(self, self.series, source, on=on, steps=steps, level=interval, **how)
         return found[0] if interval is None else Interval(*found)
 
+    def _every_time(self, source: Any, out: Any, **how: Any) -> Any:
+        """The answers from all times of an xarray object, in memory or in a file."""
+        if self.series is None:
+            raise Unsupported("all_times is for a model that was trained on labelled arrays")
+        from ipot.surrogate.every_time import forecast_every_time
+
+        out = None if out is None else path_given("out", out)
+        return forecast_every_time(self, self.series, source, out=out, **how)
+
     def evaluate(self, data: Any, *, targets: Any = None) -> Scores:
         """Errors on samples whose answers are known: an `ipot.Dataset`, the path of a file or
         folder like those of the training, or an xarray object for a model of such; for a model of
@@ -262,9 +283,14 @@ class Surrogate:
         """
         # Targets that are tiny in the units of the model would be zero in float32, and errors
         # relative to them absolute.
-        data = self._fitting(self.opened(data, targets=targets), wide=("targets",))
+        opened = self.opened(data, targets=targets)
+        data = self._fitting(opened, wide=("targets",))
         device = self.device
-        return evaluate(self.model, data.to(device), device=device, finite=True)
+        scores = evaluate(self.model, data.to(device), device=device, finite=True)
+        if not isinstance(opened, Dataset):
+            return scores
+        cycle = None if self.series is None else self.series.cycle
+        return replace(scores, references=score_forecasts(opened, data, self.layout, cycle))
 
     def opened(self, data: Any, *, targets: Any = None) -> Any:
         """A path or an xarray object as samples with their answers, by the names that the model

@@ -17,6 +17,7 @@ from ipot.data.own import Dataset
 from ipot.errors import DataError
 from ipot.formats.roles import MEMBERS
 from ipot.formats.series.clock import Clock
+from ipot.formats.series.cycle import Cycle
 from ipot.formats.series.places import Places
 
 MOST_KEPT = 200_000
@@ -61,6 +62,8 @@ class Series:
     target_columns: tuple[str, ...] = ()
     places: Places | None = field(default=None, compare=False)
     """Where the targets were, unless those are very many."""
+    cycle: Cycle | None = field(default=None, compare=False)
+    """The season of the training data, to hold forecasts against."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """What was left out, and why."""
     starts: np.ndarray = field(default_factory=lambda: np.zeros(0, int), compare=False, repr=False)
@@ -110,12 +113,16 @@ class Series:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        names = [f.name for f in fields(self) if f.name not in ("starts", "members", "places")]
+        names = [
+            f.name for f in fields(self) if f.name not in ("starts", "members", "places", "cycle")
+        ]
         plain: dict[str, Any] = {name: getattr(self, name) for name in names}
         plain["clock"] = None if self.clock is None else asdict(self.clock)
         plain["attributes"] = {k: dict(v) for k, v in self.attributes.items()}
         plain["units"] = dict(self.units)
         plain["places"] = None if self.places is None else _places_out(self.places)
+        if self.cycle is not None:
+            plain["cycle"] = self.cycle.as_dict()
         return {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
 
     @classmethod
@@ -135,6 +142,8 @@ class Series:
                 plain["clock"] = Clock(**plain["clock"])
             if plain.get("places") is not None:
                 plain["places"] = _places_in(plain["places"])
+            if plain.get("cycle") is not None:
+                plain["cycle"] = Cycle.from_dict(plain["cycle"])
             return cls(**plain)
         except (KeyError, TypeError, ValueError, zlib.error) as error:
             raise DataError(f"series cannot be understood ({error}): the file is damaged") from None

@@ -19,6 +19,7 @@ from ipot.formats.series.places import Places, in_order
 from ipot.formats.series.units import coordinates_in_units, fields_in_units
 from ipot.formats.series.variables import (
     Key,
+    NothingSeen,
     Variables,
     channels_of,
     input_jobs,
@@ -219,7 +220,7 @@ def _one(
 ) -> LatestFrames:
     """Without the points that miss a value."""
     if not np.isfinite(scalars).all():
-        raise DataError("a parameter is missing (NaN) in the frames given")
+        raise NothingSeen("a parameter is missing (NaN) in the frames given")
     parameters = scalars if len(scalars) else None
     if points is None:
         empty = np.zeros((0, width)), np.zeros((0, 0), np.float32)
@@ -228,7 +229,7 @@ def _one(
         )
     seen = np.isfinite(values).all(1)
     if not seen.any():
-        raise DataError("every input place misses a value (NaN) in the frames given")
+        raise NothingSeen("every input place misses a value (NaN) in the frames given")
     return LatestFrames(
         points=points[seen], values=values[seen], parameters=parameters, last=last, places=places
     )

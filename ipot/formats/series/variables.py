@@ -23,6 +23,10 @@ Key = tuple[int, str]
 """The data set of a variable, and its name."""
 
 
+class NothingSeen(DataError):
+    """All that goes in is missing."""
+
+
 class Seen(NamedTuple):
     """What was seen of a variable while it was read."""
 
@@ -143,7 +147,7 @@ def read_jobs(
         places = [(numbers, out) for _, numbers, out in several]
         low, high, missing, some = fill(field, places, piece, scaling)
         if low == np.inf:
-            raise DataError(
+            raise NothingSeen(
                 f"{field.name} has no finite value in any frame that was read: all are missing "
                 "(NaN). Leave it out, or check the file."
             )
