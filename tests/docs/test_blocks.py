@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,13 +16,18 @@ import ipot
 from ipot.formats import Case, read_cases, write_case
 from ipot.recipes import default
 from ipot.recipes.experiment import Data
-from tests.docs.pages import FENCE, ROOT, Walk, blocks, pages, run_command, smaller
+from tests.docs.pages import FENCE, ROOT, Walk, blocks, pages, parse_command, run_command, smaller
 from tests.docs.small import shrunk, use_small_models
 
 LONG = "minutes or hours; its flags alone are checked here"
 WHOLE = "sets an environment up, and runs everything"
 ELSEWHERE = {"docs/extend.md": ["python", "bash"] * 2, "docs/own-loop.md": ["python"] * 2}
 """Pages of modules and models, and the blocks that a test with the page's name runs."""
+
+OF_THEIR_DAY = ("docs/log.md", "docs/results.md", "docs/old-names.md")
+"""Pages that name commands as they were."""
+FRAGMENTS = {"fit --out", "predict --interval 0.9"}
+"""What sentences call by a verb and one of its flags."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +218,17 @@ def test_every_block_has_a_plan():
 @pytest.mark.parametrize("page", pages())
 def test_no_command_hides_outside_of_blocks(page):
     text = FENCE.sub("", (ROOT / page).read_text())
+    assert "~~~" not in text
     assert not re.findall(r"^(?: {4}|\t).*?\b(?:ipot|python|torchrun|make) .*", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page not in OF_THEIR_DAY])
+def test_the_flags_of_commands_within_sentences(page):
+    text = FENCE.sub("", (ROOT / page).read_text())
+    for span in set(re.findall(r"`ipot ([^`]*--[^`]*)`", text)) - FRAGMENTS:
+        if "..." not in span and "--help" not in span:
+            words = shlex.split(span)
+            parse_command(["darcy" if word in ("P", "PROBLEM") else word for word in words])
 
 
 @pytest.mark.usefixtures("reader", "traced_only")
