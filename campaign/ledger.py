@@ -8,7 +8,7 @@ import platform
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def add(seed: int, tallies: list[Tally], file: Path = LEDGER) -> None:
 
     record = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": "python -m campaign " + " ".join(sys.argv[1:]),
+        "command": " ".join(["python -m campaign", *_without_folders(sys.argv[1:])]),
         "seed": seed,
         "commit": _commit(),
         "machine": f"{os.cpu_count()} cores, {_processor()}",
@@ -109,6 +109,13 @@ def summed(runs: list[dict[str, Any]]) -> list[tuple[str, str, Counter[str]]]:
         *((attack, counted[attack], rows[attack]) for attack in sorted(rows)),
         *(("all", what, verdicts) for what, verdicts in sorted(totals.items())),
     ]
+
+
+def _without_folders(words: Sequence[str]) -> list[str]:
+    """The arguments of a run but for where it wrote, which is of one machine alone."""
+    places = {"--ledger", "--found"}
+    pairs = zip(["", *words], words, strict=False)
+    return [word for before, word in pairs if not {before, word} & places]
 
 
 def _commit() -> str:

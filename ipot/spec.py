@@ -111,9 +111,13 @@ class Spec:
     def wraps(self) -> tuple[bool, ...]:
         """For each axis of a grid of points, whether its end is next to its start.
 
-        A grid on a sphere has two axes, latitude and longitude, for three coordinates.
+        A grid on a sphere, or on a part of one, has two axes, latitude and longitude, for three
+        coordinates.
         """
-        return (False, True) if self.sphere else tuple(p is not None for p in self.periods)
+        if self.sphere:
+            return (False, True)
+        wraps = tuple(period is not None for period in self.periods)
+        return wraps[1:] if self.region else wraps
 
     @property
     def channels(self) -> int:

@@ -270,6 +270,11 @@ def wrap_globe(model: Operator, spec: Spec) -> Operator:
     """A model built for `seen_spec`, to be called in degrees; the model itself off the globe."""
     if not spec.geographic:
         return model
+    if model.objective() is not None:
+        raise Unsupported(
+            f"{model.name} is trained in a way of its own, which knows nothing of longitude and "
+            "latitude"
+        )
     wrapper = OnGlobeLatent if isinstance(model, LatentOperator) else OnGlobe
     return wrapper(model, spec)
 

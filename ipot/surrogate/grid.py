@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 
 from ipot.data import fill
 from ipot.data.dataset import Ragged, Stacked
+from ipot.data.own_facts import grid_of
 from ipot.errors import Unsupported, shown
 from ipot.models.base import Operator
 from ipot.problems.base import GridProblem, Problem
@@ -52,10 +53,12 @@ def on_grid(
 def with_grids(samples: Sequence[Sample], problem: Problem | None, model: Operator) -> list[Sample]:
     """Samples that know which grid of the problem their points and queries form, if any.
 
-    A model that takes nothing but a grid is refused where the points form none.
+    Of data of one's own, that are any points in straight lines, if the model was trained on such. A
+    model that takes nothing but a grid is refused where the points form none.
     """
-    if isinstance(problem, GridProblem):
-        found = _Grids(problem)
+    own = problem is None and Need.GRID in model.spec.provides
+    if own or isinstance(problem, GridProblem):
+        found = _Grids(problem.grid_of if isinstance(problem, GridProblem) else grid_of)
         samples = [
             replace(
                 s,
@@ -65,7 +68,14 @@ def with_grids(samples: Sequence[Sample], problem: Problem | None, model: Operat
             for s in samples
         ]
     for sample in samples:
-        if problem is not None and Need.GRID in model.needs and sample.grid is None:
+        if Need.GRID not in model.needs or sample.grid is not None:
+            continue
+        if own:
+            raise Unsupported(
+                f"{model.name} needs {Need.GRID.value}, and these {len(sample.points)} are none. "
+                "Give places with the axes of a grid whose lines are straight, as in training."
+            )
+        if problem is not None:
             raise Unsupported(
                 f"{model.name} needs {Need.GRID.value}, and these {len(sample.points)} are none "
                 f"that {problem.name} has{_nodes(problem)}. `places()` of a loaded run gives its "
@@ -91,15 +101,15 @@ def data_with_grids(
 class _Grids:
     """Which grid places are; places that samples share are looked at once."""
 
-    def __init__(self, problem: GridProblem) -> None:
-        self.problem = problem
+    def __init__(self, look: Callable[[torch.Tensor], tuple[int, ...] | None]) -> None:
+        self.look = look
         self.known: dict[int, tuple[torch.Tensor, tuple[int, ...] | None]] = {}
 
     def of(self, places: torch.Tensor) -> tuple[int, ...] | None:
         key = places.data_ptr()
         if key not in self.known or self.known[key][0].shape != places.shape:
             # The tensor is kept with its grid, so that its memory is nobody else's meanwhile.
-            self.known[key] = places, self.problem.grid_of(places)
+            self.known[key] = places, self.look(places)
         return self.known[key][1]
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 import time
 from collections import Counter
 
@@ -113,7 +114,9 @@ def test_a_finding_is_made_small_and_kept(tmp_path):
     assert content["case"] == {"do": "lose", "changes": [4]}
 
 
-def test_the_same_seed_draws_the_same_cases_and_goes_on(tmp_path):
+def test_the_same_seed_draws_the_same_cases_and_goes_on(tmp_path, monkeypatch):
+    words = ["campaign", "--only", "fake", "--ledger", "/home/me/l.json", "--found", "/tmp/f"]
+    monkeypatch.setattr(sys, "argv", words)
     assert nth_case(Fake(), 3, 7) == nth_case(Fake(), 3, 7)
     drawn = [nth_case(Fake(), 3, i)["do"] for i in range(20)]
     assert len(set(drawn)) == 2
@@ -126,6 +129,8 @@ def test_the_same_seed_draws_the_same_cases_and_goes_on(tmp_path):
     assert one["first"] == 0
     assert two["first"] == one["last"] >= 5
     assert ledger.next_case(ledger.read(file), 4, "fake") == 0  # another seed starts anew
+    # A command stands in the ledger without the folders of the machine it ran on.
+    assert [r["command"] for r in ledger.read(file)] == ["python -m campaign --only fake"] * 2
     *_, (attack, counted, verdicts) = ledger.summed(ledger.read(file))
     assert (attack, counted, sum(verdicts.values())) == ("all", "fakes", 12)
     assert "| fake (fakes) | 12 |" in ledger.table(ledger.summed(ledger.read(file)))

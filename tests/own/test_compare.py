@@ -3,15 +3,20 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import ipot
-from ipot.errors import DataError, IpotError, RunError, UnknownName
+from ipot import registry
+from ipot.cli import main
+from ipot.errors import DataError, IpotError, RunError, UnknownName, Unsupported
 from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import evaluate
 from ipot.own import sizing
+from ipot.recipes.experiment import build_model
 from ipot.recipes.own_data import OwnData, split
 from ipot.recipes.running import restore
+from ipot.spec import Need
 from own import tiny
 
 
@@ -128,3 +133,42 @@ def test_settings_of_a_comparison_are_those_of_a_fit(tmp_path):
     model = tiny.quick(data, model="relay", epochs=1)
     _, settings = restore(tmp_path / "relay", data=OwnData.of(data, split(data, 0)))
     assert settings.model == replace(model.config)
+
+
+@pytest.mark.parametrize("name", ["fno", "transolver"])
+def test_a_part_of_the_globe_is_a_grid_of_two_axes(name):
+    lines = np.arange(-20.0, 21, 10), np.arange(30.0, 61, 10)
+    places = np.stack(np.meshgrid(*lines, indexing="ij"), -1)
+    values, targets = tiny.waves(10, places / 60)
+    how = {"points": places, "values": values, "targets": targets, "geographic": True}
+    data = ipot.Dataset.from_arrays(**how)
+    model = tiny.quick(data, model=name, epochs=1)
+    whole = model.predict(points=places, values=values)
+    assert whole.shape == (10, 5, 4)
+    # Rows of a grid are one too.
+    rows = model.predict(points=places.reshape(-1, 2), values=values[0].ravel())
+    np.testing.assert_allclose(rows, whole[0].ravel(), rtol=1e-4, atol=1e-5)
+    if name == "fno":
+        with pytest.raises(Unsupported, match=r"and these 7 are none\. Give places with the axes"):
+            model.predict(points=places.reshape(-1, 2)[:7], values=values[0].ravel()[:7])
+
+
+def test_a_system_that_needs_a_grid_answers_for_files(tmp_path):
+    """Those that it is scored on, and those of others."""
+    values, targets = tiny.waves(10, tiny.GRID)
+    arrays = {"points": tiny.GRID, "values": values}
+    np.savez(tmp_path / "a.npz", targets=targets, **arrays)
+    np.savez(tmp_path / "new.npz", **arrays)
+    model = tiny.quick(str(tmp_path / "a.npz"), model="fno", epochs=1, out=tmp_path / "m")
+    words = ["predict", str(tmp_path / "m"), str(tmp_path / "new.npz"), "--device", "cpu"]
+    assert main([*words, "--out", str(tmp_path / "b.npz")]) == 0
+    found = np.load(tmp_path / "b.npz")["prediction"]
+    np.testing.assert_allclose(found.reshape(10, 4, 5), model.predict(**arrays), rtol=1e-5)
+
+
+def test_a_system_with_a_training_of_its_own_is_refused_on_a_globe():
+    spec = replace(
+        tiny.data("globe").spec, inputs=("u(0)",), outputs=("u",), history=1, provides=set(Need)
+    )
+    with pytest.raises(Unsupported, match=r"dino .* knows nothing of longitude and latitude"):
+        build_model("dino", registry.config_of("dino")(), spec)
