@@ -40,4 +40,6 @@ ipot predict forecast new_weather.nc --out tomorrow.nc
 # Maps from stations, at the same time.
 ipot fit stations.nc --inputs t --targets-from weather.nc --targets t --lead 0 --minutes 3 --out maps
 ipot evaluate maps new_stations.nc --targets-from new_weather.nc --json
+# The map of the last time, and those of all.
 ipot predict maps new_stations.nc --out map.nc
+ipot predict maps new_stations.nc --all-times --out all_maps.nc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,13 +16,18 @@ import ipot
 from ipot.formats import Case, read_cases, write_case
 from ipot.recipes import default
 from ipot.recipes.experiment import Data
-from tests.docs.pages import FENCE, ROOT, Walk, blocks, pages, run_command, smaller
+from tests.docs.pages import FENCE, ROOT, Walk, blocks, pages, parse_command, run_command, smaller
 from tests.docs.small import shrunk, use_small_models
 
 LONG = "minutes or hours; its flags alone are checked here"
 WHOLE = "sets an environment up, and runs everything"
 ELSEWHERE = {"docs/extend.md": ["python", "bash"] * 2, "docs/own-loop.md": ["python"] * 2}
 """Pages of modules and models, and the blocks that a test with the page's name runs."""
+
+OF_THEIR_DAY = ("docs/log.md", "docs/results.md", "docs/old-names.md")
+"""Pages that name commands as they were."""
+FRAGMENTS = {"fit --out", "predict --interval 0.9"}
+"""What sentences call by a verb and one of its flags."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ PLANS = {
         sizes={"minutes=5": "epochs=1", "10_000": "100"},
         given=cases_and_weather,
         parsed={
-            ".venv/bin/ipot demo": "three minutes; tests/commands runs it on smaller sizes",
+            "ipot demo": "three minutes; tests/commands runs it on smaller sizes",
             "ipot bench infer": "counts seconds; tests/bench runs it on smaller sizes",
             "ipot export": "ten seconds; tests/saved runs it on smaller models",
         },
@@ -109,16 +115,22 @@ PLANS = {
             "make demo": WHOLE,
             "make test": WHOLE,
             "python3.11 -m venv": WHOLE,
-            ".venv/bin/pip install": WHOLE,
+            "source .venv/bin/activate": WHOLE,
+            "pip install": WHOLE,
         },
         check=readme_holds,
     ),
     "docs/start.md": Plan(
         parsed={
-            ".venv/bin/ipot demo": "three minutes; tests/commands runs it on smaller sizes",
+            "ipot demo": "three minutes; tests/commands runs it on smaller sizes",
             "torchrun": "two processes; tests/distributed runs them on smaller sizes",
         },
-        left={"make demo": WHOLE, "python3.11 -m venv": WHOLE, ".venv/bin/pip install": WHOLE},
+        left={
+            "make demo": WHOLE,
+            "python3.11 -m venv": WHOLE,
+            "source": WHOLE,
+            "pip install": WHOLE,
+        },
         check=start_holds,
     ),
     "docs/own-data.md": Plan(
@@ -206,7 +218,17 @@ def test_every_block_has_a_plan():
 @pytest.mark.parametrize("page", pages())
 def test_no_command_hides_outside_of_blocks(page):
     text = FENCE.sub("", (ROOT / page).read_text())
+    assert "~~~" not in text
     assert not re.findall(r"^(?: {4}|\t).*?\b(?:ipot|python|torchrun|make) .*", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page not in OF_THEIR_DAY])
+def test_the_flags_of_commands_within_sentences(page):
+    text = FENCE.sub("", (ROOT / page).read_text())
+    for span in set(re.findall(r"`ipot ([^`]*--[^`]*)`", text)) - FRAGMENTS:
+        if "..." not in span and "--help" not in span:
+            words = shlex.split(span)
+            parse_command(["darcy" if word in ("P", "PROBLEM") else word for word in words])
 
 
 @pytest.mark.usefixtures("reader", "traced_only")

@@ -86,6 +86,8 @@ def test_climate(ran):
     with xr.open_dataset("map.nc") as found:
         assert found.t.sizes["lat"] == 7
         assert found.t.sizes["lon"] == 9
+    with xr.open_dataset("all_maps.nc") as found, xr.open_dataset("new_stations.nc") as new:
+        np.testing.assert_array_equal(found.time, new.time)
     assert list(Path("forecast-pictures").glob("*.png"))
 
 
