@@ -12,6 +12,7 @@ from ipot.data.own_given import path_given
 from ipot.errors import DataError
 from ipot.formats import kind_of, read_cases
 from ipot.formats.fields import Arrays, Trajectories
+from ipot.formats.limits import is_pattern, is_there, nothing_at
 from ipot.formats.numpy_files import DESCRIPTION, headers, read_arrays
 from ipot.formats.trajectories import as_trained, latest
 from ipot.formats.xarray_files import open_series
@@ -31,6 +32,10 @@ def predict_path(
 ) -> Any:
     """The answer of `Surrogate.predict` to what is in a file or folder; to several cases a list."""
     path = path_given("points", path)
+    if not is_pattern(path) and not is_there(path):
+        raise DataError(
+            f"points is text, taken for the path of a file or folder: {nothing_at(path)}"
+        )
     if model.series is not None:
         return model.predict(open_series(path), queries=queries, on=on, **how)
     if on is not None:

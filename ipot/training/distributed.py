@@ -33,6 +33,7 @@ OF_PEERS = ("gloo", "nccl", "connection closed", "connection reset", "timed out"
 own."""
 NEVER = 2**62
 """A step that no run reaches."""
+_groups = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,12 @@ def world(device: torch.device, patience: float = PATIENCE) -> Iterator[World]:
             if device.type == "cuda":
                 torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
                 backend = "cpu:gloo,cuda:nccl"
-            dist.init_process_group(backend, timeout=timedelta(seconds=patience))
+            limit = timedelta(seconds=patience)
+            store, rank, size = next(dist.rendezvous("env://", timeout=limit))
+            # The store outlives a group: a second one of the same processes, that of the next seed
+            # say, would find the addresses of the first in it and wait for them.
+            own = dist.PrefixStore(f"ipot/{next(_groups)}", store)
+            dist.init_process_group(backend, store=own, rank=rank, world_size=size, timeout=limit)
         yield World(dist.get_rank(), dist.get_world_size(), patience)
     except RuntimeError as error:
         lost = isinstance(error, dist.DistError) or any(w in str(error).lower() for w in OF_PEERS)

@@ -42,6 +42,17 @@ sys.exit(main(["train", *sys.argv[1:]]))
 """
 
 
+AGAIN = """
+import os, time, torch
+from ipot.training.distributed import world
+
+for turn in range(3):
+    time.sleep(0.5 * turn * (os.environ["RANK"] == "0"))
+    with world(torch.device("cpu"), patience=20) as here:
+        print("together", here.any(here.rank == 1))
+"""
+
+
 def torchrun(script, *words, flags=()):
     """Start a script as a user does, and wait for its end."""
     here = Path(__file__).parent.parent
@@ -85,3 +96,12 @@ def test_an_experiment_under_torchrun(tmp_path):
     # Both processes read one set of samples, generated once.
     recipes = list((tmp_path / "store").rglob("recipe.json"))
     assert len(recipes) == 2
+
+
+def test_processes_that_part_find_each_other_again(tmp_path):
+    """The slower one of two comes to the second group behind the other."""
+    script = tmp_path / "script.py"
+    script.write_text(AGAIN)
+    done = torchrun(script, flags=["--nproc-per-node", "2"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("together True") == 6
