@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from ipot.data.dataset import Dataset
 from ipot.device import out_of_memory, release_memory
 from ipot.errors import Unsupported
-from ipot.evaluation.metrics import relative_l2
+from ipot.evaluation.metrics import relative_l2, typical_where_zero
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
 from ipot.samples import Batch
@@ -232,8 +233,11 @@ class Validation:
         try:
             while True:
                 try:
-                    errors = [self._errors(model, batch) for batch in self._batches()]
-                    return torch.cat(errors).mean().item()
+                    found = [self._errors(model, batch) for batch in self._batches()]
+                    errors, sizes = (torch.cat(part) for part in zip(*found, strict=True))
+                    # Without a size of its own, an error is absolute: it would outweigh the others.
+                    unit = torch.where(sizes > 0, 1.0, typical_where_zero(sizes))
+                    return (errors / unit).mean().item()
                 except Exception as error:
                     if self.batch == 1 or not out_of_memory(error):
                         raise
@@ -256,9 +260,17 @@ class Validation:
         return self._kept
 
     @torch.inference_mode()
-    def _errors(self, model: Operator, batch: Batch) -> Tensor:
-        """On the device."""
-        return self.measure(predict(model, batch).double(), batch)
+    def _errors(self, model: Operator, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The errors of samples, and the sizes of their targets as the measure counts them: the
+        errors of these beside nothing. On the device."""
+        truth = batch.truth.double()
+        real = truth != 0
+        if batch.query_mask is not None:
+            real = real & batch.query_mask[:, None, :, None]
+        real = real.flatten(1).any(1)
+        nothing = replace(batch, targets=torch.zeros_like(batch.truth))
+        sizes = self.measure(truth, nothing).where(real, 0.0)
+        return self.measure(predict(model, batch).double(), batch), sizes
 
     def _gather(self, index: Tensor) -> Batch:
         home = self.device if self.data.resident else "cpu"
