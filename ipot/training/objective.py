@@ -73,7 +73,19 @@ class RelativeL2:
 
     def __call__(self, model: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
         """The mean over samples of ‖prediction - target‖ / ‖target‖."""
-        return self.error(model(batch), batch.truth, batch.query_mask)
+        return self.error(answered(model, batch), batch.truth, batch.query_mask)
+
+
+def answered(model: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
+    """What a model answers. One of another shape than the truth is refused: a comparison would
+    stretch an axis of length one without a word."""
+    found, wanted = model(batch), batch.truth.shape
+    if found.shape != wanted:
+        raise Unsupported(
+            f"{getattr(model, 'name', 'the model')} answered in the shape {tuple(found.shape)}, "
+            f"where (samples, times, queries, outputs) are {tuple(wanted)}; see docs/extend.md"
+        )
+    return found
 
 
 class BalancedL2(RelativeL2):
@@ -87,7 +99,7 @@ class BalancedL2(RelativeL2):
 
     def __call__(self, model: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
         """The mean over samples."""
-        return self.error(model(batch), batch.truth, batch.query_mask, batch.weights)
+        return self.error(answered(model, batch), batch.truth, batch.query_mask, batch.weights)
 
     def measure(self, prediction: Float[Tensor, "B T M K"], batch: Batch) -> Float[Tensor, " B"]:
         """The error of each sample, in the precision of the prediction."""
