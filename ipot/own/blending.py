@@ -30,8 +30,9 @@ SHARES = torch.linspace(0, 1, 21, dtype=torch.float64)
 """Parts of the simple predictor that are tried."""
 HELPS = 0.98
 """Of the network's error on validation samples: less of a gain is chance."""
-FEWEST = 2
-"""Validation samples that it takes."""
+FEWEST = 10
+"""Validation samples that it takes: as many as are held out where some are kept for scores as well.
+Fewer choose by chance, and nothing would tell."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from ipot.device import choose
 from ipot.errors import DataError
 from ipot.evaluation.baselines import MeanField, score_baselines
 from ipot.formats.open_data import OpenedData, open_data
-from ipot.own.fit import total
+from ipot.own.fit import scored_channels, total
 from ipot.own.sizing import MODEL, plan, refuse_settings
 from ipot.recipes import compare as recipes
 from ipot.recipes.compare_table import Comparison
@@ -50,7 +50,9 @@ def compare(
 
     `models` are names as `ipot.fit(model=...)` takes them, or all that the package has; one that
     cannot take such data stays in the table with the reason. Data, columns and `options` are those
-    of `ipot.fit`, and so are the settings of each system. With `out` a run of each system is kept
+    of `ipot.fit`, and so are the settings of each system and the outputs that are scored: those
+    that vary. Every system answers alone, and is not blended with a simple predictor as a fit is:
+    `ipot.fit(blend=False)` is what the row shows. With `out` a run of each system is kept
     there, with compare.md, compare.json and compare.png; the same call goes on where it was stopped
     and adds systems. Systems outside this package that were compared there before, and are not
     named now, are imported only where `out` is `trusted`.
@@ -88,6 +90,7 @@ def side_by_side(
     names, place = recipes.chosen(models), choose(device)
     source = open_data(data, inputs=inputs, targets=targets, parameters=parameters, **options)
     splits, remarks = _splits(source, seed)
+    channels = scored_channels(source.data.spec, splits.train.constants())
     series = None if source.series is None else source.series.as_dict()
     own = OwnData.of(source.data, splits, columns=source.columns, series=series)
 
@@ -120,7 +123,8 @@ def side_by_side(
             quiet=quiet,
             trusted=trusted,
             recipe=recipe,
-            simple=_simple(splits, own),
+            simple=_simple(splits, own, channels),
+            channels=channels if len(channels) < len(own.spec.outputs) else None,
         )
         found = replace(found, remarks=remarks)
         files.write_json(folder / "compare.json", found.as_dict())
@@ -141,10 +145,10 @@ def _splits(source: OpenedData, seed: int) -> tuple[Splits, tuple[str, ...]]:
     return replace(parts, held_out=parts.validation), (AGAIN,)
 
 
-def _simple(splits: Splits, own: OwnData) -> dict[str, Any]:
+def _simple(splits: Splits, own: OwnData, channels: Sequence[int]) -> dict[str, Any]:
     """What simple predictors score, which learn from the same samples."""
     assert splits.held_out is not None
-    found = score_baselines(splits.train.data, splits.held_out.data, own.spec)
+    found = score_baselines(splits.train.data, splits.held_out.data, own.spec, channels)
     errors = {name: total(scores) for name, scores in found.items()}
     return {"mean_field": errors.pop(MeanField.name), "references": errors}
 

@@ -95,6 +95,7 @@ def compare(
     trusted: bool = False,
     recipe: Recipe | None = None,
     simple: dict[str, Any] | None = None,
+    channels: Sequence[int] | None = None,
 ) -> Comparison:
     """Train systems one after the other, score each on the test split, leave compare.json.
 
@@ -104,13 +105,14 @@ def compare(
     is not named now and lives outside this package is imported only where `out` is `trusted`.
 
     `recipe` gives the settings of a system by its name, where they are not those of the problem's
-    recipes, and `simple` what answers without a model score: both for data of one's own.
+    recipes, `simple` what answers without a model score, and `channels` the outputs that are scored
+    where it is not all: for data of one's own.
     """
     terms = {"minutes": minutes, "seed": seed, "augment": augment}
     _refuse(base, terms)
     store = store or Store()
     options = {"device": device, "store": store, "report": report, "quiet": quiet}
-    options |= {"trusted": trusted}
+    options |= {"trusted": trusted, "channels": None if channels is None else list(channels)}
     if recipe is None:
         recipe = functools.partial(_of_problem, base, small=small)
     out = Path(out)
@@ -246,7 +248,9 @@ def _outcome(
         return {"reason": plan.reason}
     if _test(folder).exists():
         lock.sweep(folder)  # which nobody takes any more: a kill may have left its file
-        return read_test(_test(folder))
+        before = read_test(_test(folder))
+        if "reason" in before or before.get("channels") == options["channels"]:
+            return before
     # What the system before has left behind is none of this one's memory.
     torch.compiler.reset()
     release_memory()
@@ -283,13 +287,16 @@ def _crowded(device: str) -> str:
 
 
 def _train(settings: Experiment, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
-    result = run(settings, folder, or_resume=True, **options)
+    channels = options["channels"]
+    how = {name: value for name, value in options.items() if name != "channels"}
+    result = run(settings, folder, or_resume=True, **how)
     if not math.isfinite(result.best_validation):
         return {"reason": "diverged: no validation error was finite"}
     own = settings.problem if isinstance(settings.problem, OwnData) else None
     model, known = restore(folder, choose(options["device"]), data=own, trusted=options["trusted"])
     keep = {name: options[name] for name in ("store", "report")}
-    return ask_model(model, known, Question(), **keep).as_dict()
+    found = ask_model(model, known, Question(), channels=channels, **keep).as_dict()
+    return found if channels is None else found | {"channels": channels}
 
 
 def _first_sentence(error: Exception) -> str:

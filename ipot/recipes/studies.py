@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -136,15 +136,17 @@ def ask_model(
     store: Store | None = None,
     batch: int = 16,
     report: SplitReport | None = None,
+    channels: Sequence[int] | None = None,
 ) -> Answer:
-    """Score a trained model on the test data of its problem, seen through a question."""
+    """Score a trained model on the test data of its problem, seen through a question; some of its
+    outputs alone where `channels` are given."""
     place = next(model.parameters()).device
     keys = {"store": store or Store(), "device": place, "report": report}
     data = seen_test_data(settings, question, **keys)
     examine(model, data, question)
-    found = answer(
-        model, settings, question, data, batch=batch, guess=mean_guess(settings, question, keys)
-    )
+    how: dict[str, Any] = {"batch": batch, "channels": channels}
+    guess = mean_guess(settings, question, keys)
+    found = answer(model, settings, question, data, guess=guess, **how)
     simple = asked_problem(settings, question).references(data, "test")
     return replace(found, references=score_references(simple, data, batch=batch))
 
@@ -169,11 +171,12 @@ def answer(
     *,
     batch: int = 16,
     guess: Tensor | None = None,
+    channels: Sequence[int] | None = None,
 ) -> Answer:
     """Score a model on data that are there already."""
     place = next(model.parameters()).device
     with torch.autocast(place.type, enabled=False):
-        how = {"finite": True, "symmetric": question.symmetric}
+        how = {"finite": True, "symmetric": question.symmetric, "channels": channels}
         scores = evaluate(model, data.to(place), batch=batch, device=place, **how)
     first = data[0]
     return Answer(

@@ -114,7 +114,9 @@ def _of_validation(
     if not count:
         return [f"{kind} on the training samples: {error}; too few to hold any out"]
     each = "sample" if count == 1 else "samples"
-    others = "too few to hold more out"
+    chosen = "the weights and the blend" if "blend" in about else "the weights"
+    they = "it" if count == 1 else "they"
+    others = f"too few to hold more out: {they} chose {chosen}, and it is a little too low"
     if held := counts.get("held out"):  # a fit that was stopped between its end and its scores
         others = f"not scored yet on the {held} held out"
     return [f"{kind} on {count} validation {each}: {error}; {others}"]

@@ -206,6 +206,15 @@ def test_a_sample_of_zeros_does_not_outweigh_the_others():
     assert shares.tolist() == [0.0]
 
 
+def test_few_samples_choose_no_blend():
+    few, more = tiny.quick(linear(29)), tiny.quick(linear(30))
+    assert few.about["samples"]["validation"] == 2
+    assert blend_of(few.model) is None
+    assert "they chose the weights, and it is a little too low" in few.score_lines()[0]
+    assert more.about["samples"]["validation"] == 10
+    assert blend_of(more.model) is not None
+
+
 def test_noise_is_answered_by_its_mean():
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(30, 3, generator=draw, dtype=torch.float64)

@@ -60,6 +60,27 @@ def test_systems_are_scored_on_the_same_samples_beside_simple_predictors(tmp_pat
     assert found.remarks == ()
 
 
+def test_an_output_that_is_one_number_is_not_scored_as_in_a_fit(tmp_path):
+    a, u = tiny.waves(40, tiny.X)
+    targets = np.stack([u, np.full_like(u, 1000.0)], -1)
+    data = ipot.Dataset.from_arrays(points=tiny.X, values=a, targets=targets, outputs=["u", "p"])
+    found = side_by_side(data, "deeponet", out=tmp_path)
+    parts = split(data, 0)
+    simple = score_baselines(parts.train.data, parts.held_out.data, data.spec, [0])
+    assert found.mean_field == simple["mean field"].relative_l2 > 0.5
+    assert found.references["linear (PCA)"] == simple["linear (PCA)"].relative_l2
+    model, _ = restore(tmp_path / "deeponet", data=OwnData.of(data, parts))
+    wanted = evaluate(model, parts.held_out.data, channels=[0]).relative_l2
+    assert by_name(found)["deeponet"].error == pytest.approx(wanted, rel=1e-5)
+    # Scores of before, in which it counted, are not left beside others.
+    test = tmp_path / "deeponet" / "test.json"
+    content = json.loads(test.read_text())
+    del content["channels"]
+    test.write_text(json.dumps(content | {"relative_l2": 1e-3}))
+    again = side_by_side(data, "deeponet", out=tmp_path)
+    assert by_name(again)["deeponet"].error == by_name(found)["deeponet"].error
+
+
 def test_a_table_a_page_and_a_picture_and_it_goes_on(tmp_path, capsys):
     data = tiny.data("mesh", 40)
     first = side_by_side(data, "deeponet", out=tmp_path, quiet=False)

@@ -45,6 +45,13 @@ def test_few_samples_have_what_there_is(count, said):
     assert said in summary({"validation": 0.1}, {"samples": {"validation": count}})[0]
 
 
+def test_samples_that_chose_are_said_to_have_chosen():
+    samples = {"samples": {"validation": 12}}
+    said = [summary({"validation": 0.1}, a)[0] for a in (samples, samples | {"blend": "half"})]
+    assert "they chose the weights, and it is a little too low" in said[0]
+    assert "they chose the weights and the blend, and it is a little too low" in said[1]
+
+
 def test_a_fit_that_was_stopped_before_its_scores_does_not_call_its_samples_few():
     (line,) = summary({"validation": 0.1}, ABOUT)
     assert line.endswith("4 validation samples: 10.0 %; not scored yet on the 12 held out")
