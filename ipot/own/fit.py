@@ -96,9 +96,9 @@ def fit(
     that was stopped there, on the same data and with the settings that it was started with. With
     `or_resume` a run that is in `out` goes on, and one is started if there is none.
 
-    Where that helps on validation samples, of which it takes ten, the answers of the trained model are blended with those
-    of a simple predictor, a linear model or a kernel regression on principal components;
-    `blend=False` leaves the network alone, also when the run goes on later.
+    Where that helps on validation samples, of which it takes ten, the answers of the trained model
+    are blended with those of a simple predictor, a linear model or a kernel regression on principal
+    components; `blend=False` leaves the network alone, also when the run goes on later.
 
     `start_from` is the folder of another fit or run, whose best weights are taken as the start, and
     with them the sizes of its model. Code outside this package that a folder names is imported only

@@ -30,7 +30,8 @@ class Compare(OwnData):
     Of a file or a folder of your own, `ipot data inspect PATH` lists the names. Settings and parts
     of the data are those of `ipot fit`; beside the errors stand those of the nearest neighbour and
     a linear model. Every system answers alone: none is blended with a linear model, as `ipot fit`
-    does unless --no-blend is said. --small, --preset, --augment, --data and --record are for problems.
+    does unless --no-blend is said. --small, --preset, --augment, --data and --record are for
+    problems.
     """
 
     usual: ClassVar = (
