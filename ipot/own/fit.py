@@ -175,9 +175,10 @@ def fit(
             fitted = Surrogate.of_experiment(
                 trained, settings, **facts_of_run(run, settings), series=source.series
             )
+            parts: dict[str, Operator] = {}
             if blend:
-                _blend(fitted, settings, splits, known, constants, say)
-            _score(fitted, splits, baselines, constants)
+                parts = _blend(fitted, settings, splits, known, constants, say)
+            _score(fitted, splits, baselines, constants, parts)
             fitted.scores["course"] = course(journal.read(run.metrics))
         except Stopped as stop:
             raise Interrupted(stop.signal, kept) from None
@@ -254,8 +255,8 @@ def _blend(
     known: list[Table],
     constants: dict[str, float],
     say: Callable[[str], None],
-) -> None:
-    """Blend the answers with those of a simple predictor where that helps."""
+) -> dict[str, Operator]:
+    """Blend the answers with those of a simple predictor where that helps; what is blended."""
     channels = [i for i, name in enumerate(fitted.spec.outputs) if name not in constants]
     found = blended(fitted.model, fitted.spec, splits, known, channels)
     if found is not None:
@@ -269,10 +270,15 @@ def _blend(
         again = Validation(held, fitted.device, measure=measure)
         fitted.scores["validation"] = again(fitted.model)
         say(found.line)
+    return {} if found is None else found.parts
 
 
 def _score(
-    fitted: Surrogate, splits: Splits, baselines: dict[str, Scores], constants: dict[str, float]
+    fitted: Surrogate,
+    splits: Splits,
+    baselines: dict[str, Scores],
+    constants: dict[str, float],
+    parts: dict[str, Operator],
 ) -> None:
     """Its errors on samples that it has not seen, beside those of others, and bounds from them."""
     scores, held = fitted.scores, splits.held_out
@@ -286,6 +292,10 @@ def _score(
     data, device = held.data.to(fitted.device), fitted.device
     found = evaluate(fitted.model, data, device=device, channels=channels)
     scores["held_out"] = total(found)
+    scores["parts"] = {
+        name: total(evaluate(part, data, device=device, channels=channels))
+        for name, part in parts.items()
+    }
     scores["weighted"] = found.weighted_relative_l2 is not None
     scores["per_channel"] = dict(zip(outputs, found.per_channel, strict=True))
     scores["baselines"] = {name: total(s) for name, s in baselines.items()}
