@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import ipot
+from ipot.errors import RunError
 from ipot.evaluation.kernels import regress_fields
 from ipot.evaluation.principal_components import Matrix
 from ipot.models._blend import blend_of
@@ -123,6 +124,20 @@ def test_a_fit_that_is_resumed_ends_alike(tmp_path, monkeypatch):
     # Another fit starts from the weights of the network.
     again = tiny.quick(curved(seed=5), start_from=tmp_path / "fit", epochs=1)
     assert np.isfinite(again.scores["held_out"])
+
+
+def test_a_network_that_was_to_stay_alone_stays_so_when_resumed(tmp_path):
+    whole = tiny.quick(linear(), out=tmp_path / "fit", blend=False)
+    again = tiny.quick(linear(), resume=tmp_path / "fit")
+    assert blend_of(again.model) is None
+    assert again.scores == whole.scores
+    config = tmp_path / "fit" / "training" / "config.json"
+    config.write_text(config.read_text().replace('"blend": false', '"blend": "no"'))
+    with pytest.raises(RunError, match="blend must be"):
+        tiny.quick(linear(), resume=tmp_path / "fit")
+    # Runs of before say nothing of it.
+    config.write_text(config.read_text().replace('"blend": "no"', '"other": 1'))
+    assert blend_of(tiny.quick(linear(), resume=tmp_path / "fit").model) is not None
 
 
 def test_beyond_the_steps_of_training_the_network_answers_alone():
