@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ipot.data.dataset import Dataset
 from ipot.errors import DataError
-from ipot.evaluation.metrics import LARGEST, squared_error, unit_of
+from ipot.evaluation.metrics import LARGEST, squared_error, typical_where_zero, unit_of
 from ipot.evaluation.metrics import norm_of_any_size as norm
 from ipot.evaluation.metrics import relative_l2_of_any_size as relative_l2
 from ipot.evaluation.predict import predictions
@@ -125,14 +125,8 @@ class Errors:
         """All of them; what is absolute, since its target is zero, in the typical size of the
         targets that are not."""
         errors, sizes = torch.cat(self.found), torch.cat(self._sizes)
-        real = sizes > 0
-        if bool(real.all()):
-            return errors
-        largest = sizes.amax(0, keepdim=True)
-        unit = torch.where(largest > 0, largest, 1.0)
-        mean = ((sizes / unit).square().sum(0) / real.sum(0).clamp(min=1)).sqrt() * unit
-        typical = torch.where(real.any(0, keepdim=True), mean, 1.0).expand(errors.shape)
-        return torch.where(real, errors, (errors / typical).clamp(max=LARGEST))
+        typical = (errors / typical_where_zero(sizes)).clamp(max=LARGEST)
+        return torch.where(sizes > 0, errors, typical)
 
 
 def score_references(

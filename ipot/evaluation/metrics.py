@@ -85,6 +85,16 @@ def _norm(numbers: Tensor, factor: Tensor | None, over: tuple[int, ...]) -> tupl
     return found, unit.reshape(found.shape)
 
 
+def typical_where_zero(sizes: Tensor) -> Tensor:
+    """Sizes of targets along the first axis, with the typical one of the others, a root mean
+    square, in place of zeros; 1 where all are zero."""
+    real = sizes > 0
+    largest = sizes.amax(0, keepdim=True)
+    unit = torch.where(largest > 0, largest, 1.0)
+    mean = ((sizes / unit).square().sum(0) / real.sum(0).clamp(min=1)).sqrt() * unit
+    return torch.where(real, sizes, torch.where(largest > 0, mean, 1.0))
+
+
 def unit_of(numbers: Float[Tensor, "B T M K"]) -> Float[Tensor, ""]:
     """What numbers are to be divided by before they are squared: 1 unless float64 would have no
     such squares."""

@@ -79,7 +79,7 @@ def _apart(parts: Sequence[Any], paths: Sequence[Path]) -> str:
             hint = ""
             around = role_of(first[name]) == "longitude" and one.shape == other.shape
             if around and np.allclose(np.sort(one % 360), np.sort(other % 360)):
-                way = f"ds.assign_coords({name}=ds.{name} % 360).sortby({name!r})"
+                way = f'ds.assign_coords({name}=ds.{name} % 360).sortby("{name}")'
                 hint = f", the same places counted in another way: save all by {way}"
             return f"{name} is {said[0]} in {paths[0].name} and {said[1]} in {path.name}{hint}"
     return ""

@@ -88,13 +88,19 @@ class Blend(Wrapper):
         """The weighted mean of both answers."""
         steps = self.steps(batch.times)
         return self.together(
-            self.simple(self.coefficients(batch), steps, batch.queries), self.inner(batch)
+            self.simple(self.coefficients(batch), steps, batch.queries), self.inner(batch), steps
         )
 
-    def together(self, simple: Tensor, other: Tensor) -> Tensor:
-        """Both answers as one."""
+    def together(
+        self, simple: Float[Tensor, "B T M K"], other: Tensor, steps: list[int]
+    ) -> Float[Tensor, "B T M K"]:
+        """Both answers as one. The simple one knows no steps behind those of training: there the
+        model answers alone."""
         other = other.to(torch.promote_types(other.dtype, simple.dtype))
-        return self.share * simple + (1 - self.share) * other
+        none = torch.zeros_like(self.share)
+        shares = [self.share if step <= len(self.mean) else none for step in steps]
+        share = torch.stack(shares).unsqueeze(1)
+        return share * simple + (1 - share) * other
 
     def coefficients(self, batch: Batch) -> Float[Tensor, "B q"]:
         """How much there is of each of its fields, by the inputs."""
@@ -126,7 +132,7 @@ class Blend(Wrapper):
     def simple(
         self, coefficients: Float[Tensor, "B q"], steps: list[int], queries: Tensor
     ) -> Float[Tensor, "B T M K"]:
-        """The fields after some steps; behind the last one that it knows they stay."""
+        """The fields after some steps; behind the last one that it knows, those of that one."""
         with torch.autocast(coefficients.device.type, enabled=False):
             known = self.mean.shape[0]
             at = [min(step, known) - 1 for step in steps]
@@ -137,23 +143,27 @@ class Blend(Wrapper):
             return torch.cat(each, 1)
 
     def _at(self, at: list[int], coefficients: Tensor, queries: Tensor) -> Tensor:
-        mean, fields = self.mean[at], self.fields[:, at]
-        rows = self._rows(queries)
-        if rows is not None:
+        rows, times = self._rows(queries), _as_slice(at)
+        mean, fields = self.mean[times], self.fields[:, times]
+        few = isinstance(rows, Tensor) and len(rows) < len(self.queries)
+        if few:
             mean, fields = mean[:, rows], fields[:, :, rows]
-        size, (times, count, channels) = len(coefficients), mean.shape
         whole = mean + (coefficients @ fields.flatten(1)).unflatten(1, mean.shape)
         if rows is not None:
-            return whole
+            return whole if few else whole[:, :, rows]
+        size, count, channels = len(coefficients), *mean.shape[1:]
         around = self.spread.near(self.queries.unsqueeze(0), queries.to(self.queries.dtype))
-        flat = whole.transpose(1, 2).reshape(size, count, times * channels)
-        return around.look_up(flat).unflatten(2, (times, channels)).transpose(1, 2)
+        flat = whole.transpose(1, 2).reshape(size, count, len(at) * channels)
+        return around.look_up(flat).unflatten(2, (len(at), channels)).transpose(1, 2)
 
-    def _rows(self, queries: Float[Tensor, "B1 M E"]) -> Int[Tensor, " M"] | None:
+    def _rows(self, queries: Float[Tensor, "B1 M E"]) -> Int[Tensor, " M"] | slice | None:
         """Which of its own places the queries are; None where they are others."""
         if torch.compiler.is_compiling() or len(queries) != 1:
             return None
         asked, axes = queries[0].to(self.queries.dtype), queries.shape[-1]
+        # Nodes that lie upon each other, on a seam or a crack, are told by their order alone.
+        if torch.equal(asked, self.queries):
+            return slice(None)
         along = [DIRECTION[i % len(DIRECTION)] + i // len(DIRECTION) for i in range(axes)]
         direction = torch.tensor(along, dtype=torch.float64, device=asked.device)
         heights, order = (self.queries.double() @ direction).sort()
@@ -185,15 +195,25 @@ class BlendLatent(Blend, LatentOperator):
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """The fields."""
         assert latent.simple is not None
-        simple = self.simple(latent.simple, [max(1, latent.steps)], queries)[:, 0]
-        return self.together(simple, self.inner.decode(_bare(latent), queries))
+        steps = [max(1, latent.steps)]
+        simple = self.simple(latent.simple, steps, queries)
+        other = self.inner.decode(_bare(latent), queries).unsqueeze(1)
+        return self.together(simple, other, steps)[:, 0]
 
     def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
         """The fields at several states."""
         first = states[0].simple
         assert first is not None
-        simple = self.simple(first, [max(1, s.steps) for s in states], queries)
-        return self.together(simple, self.inner.decode_all([_bare(s) for s in states], queries))
+        steps = [max(1, s.steps) for s in states]
+        simple = self.simple(first, steps, queries)
+        other = self.inner.decode_all([_bare(s) for s in states], queries)
+        return self.together(simple, other, steps)
+
+
+def _as_slice(at: list[int]) -> slice | list[int]:
+    """Numbers in a row as a slice, which copies nothing."""
+    whole = slice(at[0], at[-1] + 1)
+    return whole if at == list(range(whole.start, whole.stop)) else at
 
 
 def _bare(latent: Latent) -> Latent:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ipot.data.dataset import Dataset
+from ipot.evaluation.metrics import typical_where_zero
 from ipot.evaluation.predict import predictions
 from ipot.evaluation.sample_tables import Table
 from ipot.evaluation.simple_predictor import SimplePredictor, simple_predictor
@@ -75,7 +76,7 @@ def best_shares(
 ) -> Tensor:
     """The part (K) of the simple predictor with which the relative errors are least."""
     count = len(model.spec.outputs)
-    errors = torch.zeros(len(SHARES), count, dtype=torch.float64)
+    sums: list[Tensor] = []
     pairs = zip(
         predictions(model, data, batch=8, device=device),
         predictions(simple, data, batch=8, device=device),
@@ -90,12 +91,15 @@ def best_shares(
         truth = batch.truth.double()
         off = torch.where(counts > 0, own.double() - truth, 0.0)
         apart = torch.where(counts > 0, other.double() - own.double(), 0.0)
-        size = _sum(truth.square().where(counts > 0, torch.zeros(())), counts)
-        sums = [_sum(p, counts).cpu() for p in (off * off, off * apart, apart * apart)]
-        size = torch.where(size > 0, size, 1.0).cpu()
-        for i, w in enumerate(SHARES):
-            left = (sums[0] + 2 * w * sums[1] + w * w * sums[2]).clamp_min(0)
-            errors[i] += (left / size).sqrt().sum(0)
+        truth = truth.where(counts > 0, 0.0)
+        products = (off * off, off * apart, apart * apart, truth * truth)
+        sums.append(torch.stack([_sum(p, counts) for p in products]).cpu())
+    own_square, both, apart_square, size = torch.cat(sums, 1)
+    unit = typical_where_zero(size.sqrt())  # a field of zeros has no relative error
+    errors = torch.zeros(len(SHARES), count, dtype=torch.float64)
+    for i, w in enumerate(SHARES):
+        left = (own_square + 2 * w * both + w * w * apart_square).clamp_min(0)
+        errors[i] = (left.sqrt() / unit).sum(0)
     best = errors.argmin(0)
     helps = errors.gather(0, best[None])[0] < HELPS * errors[0]
     varies = torch.zeros(count, dtype=torch.bool)

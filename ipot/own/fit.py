@@ -44,6 +44,7 @@ from ipot.surrogate.surrogate import Surrogate
 from ipot.training import journal
 from ipot.training.objective import Validation, relative
 from ipot.training.trainer import Stopped
+from ipot.typed_json import from_value
 
 
 class Interrupted(KeyboardInterrupt):
@@ -97,7 +98,7 @@ def fit(
 
     Where that helps on validation samples, the answers of the trained model are blended with those
     of a simple predictor, a linear model or a kernel regression on principal components;
-    `blend=False` leaves the network alone.
+    `blend=False` leaves the network alone, also when the run goes on later.
 
     `start_from` is the folder of another fit or run, whose best weights are taken as the start, and
     with them the sizes of its model. Code outside this package that a folder names is imported only
@@ -126,6 +127,7 @@ def fit(
             asked |= {"name": name}
             before, seed = _refuse_changed(run, told | asked, start, trusted)
             refuse_another(folder, before.fingerprints[0])
+            blend = blend and _was_to_blend(run)
         source = open_data(data, inputs=inputs, targets=targets, parameters=parameters, **options)
         splits = Splits(*source.parts) if source.parts is not None else split(source.data, seed)
         series = None if source.series is None else source.series.as_dict()
@@ -170,7 +172,8 @@ def fit(
                 if goes_on:
                     running.resume(run.path, data=own, **how)
                 else:
-                    running.run(settings, run.path, start_from=start_from, **how)
+                    noted = {} if blend else {"blend": False}
+                    running.run(settings, run.path, start_from=start_from, noted=noted, **how)
             trained, settings = running.restore(run.path, place, data=own, trusted=trusted)
             fitted = Surrogate.of_experiment(
                 trained, settings, **facts_of_run(run, settings), series=source.series
@@ -238,6 +241,11 @@ def _refuse_changed(
             "and a run that goes on keeps its settings. Leave it out, or start anew."
         )
     return found.problem, found.data.seed
+
+
+def _was_to_blend(run: Run) -> bool:
+    """Whether a run was started to have its answers blended; what it does not say, it was."""
+    return from_value(bool, run.config().get("blend", True), f"{run.config_file}: blend")
 
 
 def scored_channels(spec: Spec, constants: dict[str, float]) -> list[int]:

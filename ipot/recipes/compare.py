@@ -19,7 +19,15 @@ import torch
 from ipot import files, lock, registry
 from ipot.data.store import Store
 from ipot.device import busy_cores, choose, out_of_memory, release_memory
-from ipot.errors import DataError, Diverged, RunError, UnknownName, Unsupported, shown
+from ipot.errors import (
+    DataError,
+    Diverged,
+    IpotError,
+    RunError,
+    UnknownName,
+    Unsupported,
+    shown,
+)
 from ipot.models.base import parameter_count
 from ipot.problems.base import SPLITS
 from ipot.recipes import systems
@@ -37,6 +45,7 @@ from ipot.recipes.running import refuse_other, restore, run
 from ipot.recipes.studies import Question, ask_model
 from ipot.run_folder import Run
 from ipot.training.settings import Training
+from ipot.training.trainer import Stopped
 
 CROWDED = 0.1
 """Of the cores, and half of one at the least, that other programs may use without a remark."""
@@ -250,10 +259,14 @@ def _outcome(
         test = {"reason": f"diverged: the loss was not finite at step {error.step}"}
     except (Unsupported, DataError) as error:
         return {"reason": _first_sentence(error)}
-    except (RuntimeError, MemoryError) as error:
-        if not out_of_memory(error):
+    except Exception as error:
+        if isinstance(error, RuntimeError | MemoryError) and out_of_memory(error):
+            return {"reason": "out of memory"}
+        if "." not in plan.model or isinstance(error, IpotError | Stopped):
             raise
-        return {"reason": "out of memory"}
+        # Code of somebody's own: the other systems are compared all the same.
+        said = _first_sentence(error).partition("\n")[0][:200]
+        return {"reason": f"its code failed: {type(error).__name__}: {said}"}
     test = test | {"busy": f"{busy} when it began"} if busy else test
     files.write_json(_test(folder), test)
     return test

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ def run(
     trusted: bool = False,
     patience: float = PATIENCE,
     or_resume: bool = False,
+    noted: Mapping[str, Any] | None = None,
 ) -> Result:
     """Generate, train, and leave a run folder.
 
@@ -62,7 +63,7 @@ def run(
     seconds processes under torchrun wait for one that does not answer. A folder that holds a run is
     refused, unless it is that of this very torchrun, which restarts what has failed. With
     `or_resume` a run of the same experiment that was stopped there goes on, and of one that has
-    ended the result is read.
+    ended the result is read. `noted` is kept in its config.json for whoever goes on with it.
     """
     refuse_sizes(settings)
     place, folder = choose(device), Run(Path(out))
@@ -77,7 +78,7 @@ def run(
             own = settings.problem if isinstance(settings.problem, OwnData) else None
             return ended(folder) or _resumed(folder, own, place, here, store, quiet, trusted)
         # A model or weights that will not do are refused before any data are generated.
-        extra: dict[str, Any] = {"environment": environment()}
+        extra: dict[str, Any] = {**(noted or {}), "environment": environment()}
         if code := registry.code_of(problem=settings.problem_name, model=settings.model_name):
             extra["code"] = code
         if (by := launch()) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from ipot.data.dataset import Dataset
 from ipot.device import out_of_memory, release_memory
 from ipot.errors import Unsupported
-from ipot.evaluation.metrics import relative_l2
+from ipot.evaluation.metrics import relative_l2, typical_where_zero
 from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
 from ipot.samples import Batch
@@ -72,7 +73,19 @@ class RelativeL2:
 
     def __call__(self, model: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
         """The mean over samples of ‖prediction - target‖ / ‖target‖."""
-        return self.error(model(batch), batch.truth, batch.query_mask)
+        return self.error(answered(model, batch), batch.truth, batch.query_mask)
+
+
+def answered(model: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
+    """What a model answers. One of another shape than the truth is refused: a comparison would
+    stretch an axis of length one without a word."""
+    found, wanted = model(batch), batch.truth.shape
+    if found.shape != wanted:
+        raise Unsupported(
+            f"{getattr(model, 'name', 'the model')} answered in the shape {tuple(found.shape)}, "
+            f"where (samples, times, queries, outputs) are {tuple(wanted)}; see docs/extend.md"
+        )
+    return found
 
 
 class BalancedL2(RelativeL2):
@@ -86,7 +99,7 @@ class BalancedL2(RelativeL2):
 
     def __call__(self, model: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
         """The mean over samples."""
-        return self.error(model(batch), batch.truth, batch.query_mask, batch.weights)
+        return self.error(answered(model, batch), batch.truth, batch.query_mask, batch.weights)
 
     def measure(self, prediction: Float[Tensor, "B T M K"], batch: Batch) -> Float[Tensor, " B"]:
         """The error of each sample, in the precision of the prediction."""
@@ -220,8 +233,11 @@ class Validation:
         try:
             while True:
                 try:
-                    errors = [self._errors(model, batch) for batch in self._batches()]
-                    return torch.cat(errors).mean().item()
+                    found = [self._errors(model, batch) for batch in self._batches()]
+                    errors, sizes = (torch.cat(part) for part in zip(*found, strict=True))
+                    # Without a size of its own, an error is absolute: it would outweigh the others.
+                    unit = torch.where(sizes > 0, 1.0, typical_where_zero(sizes))
+                    return (errors / unit).mean().item()
                 except Exception as error:
                     if self.batch == 1 or not out_of_memory(error):
                         raise
@@ -244,9 +260,17 @@ class Validation:
         return self._kept
 
     @torch.inference_mode()
-    def _errors(self, model: Operator, batch: Batch) -> Tensor:
-        """On the device."""
-        return self.measure(predict(model, batch).double(), batch)
+    def _errors(self, model: Operator, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The errors of samples, and the sizes of their targets as the measure counts them: the
+        errors of these beside nothing. On the device."""
+        truth = batch.truth.double()
+        real = truth != 0
+        if batch.query_mask is not None:
+            real = real & batch.query_mask[:, None, :, None]
+        real = real.flatten(1).any(1)
+        nothing = replace(batch, targets=torch.zeros_like(batch.truth))
+        sizes = self.measure(truth, nothing).where(real, 0.0)
+        return self.measure(predict(model, batch).double(), batch), sizes
 
     def _gather(self, index: Tensor) -> Batch:
         home = self.device if self.data.resident else "cpu"

@@ -50,6 +50,26 @@ MODEL = Meshed
 """
 
 
+FAILING = """
+from mine.scale import Config, Scale
+
+class Failing(Scale):
+    def advance(self, batch):
+        return {}[len(batch.times)]
+
+MODEL = Failing
+"""
+STRETCHED = """
+from mine.scale import Config, Scale
+
+class Stretched(Scale):
+    def advance(self, batch):
+        return self.scale * batch.values.mean(1, keepdim=True)
+
+MODEL = Stretched
+"""
+
+
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     """Nobody else works on this machine, as far as a comparison can tell."""
@@ -63,6 +83,8 @@ def words(tmp_path, monkeypatch):
     package.mkdir(parents=True)
     (package / "scale.py").write_text(SYSTEM)
     (package / "meshed.py").write_text(REFUSING)
+    (package / "failing.py").write_text(FAILING)
+    (package / "stretched.py").write_text(STRETCHED)
     monkeypatch.syspath_prepend(str(package.parent))
     flags = ["--models", "mine.scale", "mine.meshed", "--minutes", "0.002", "--device", "cpu"]
     flags += ["--out", str(tmp_path / "out"), "--data", str(tmp_path / "data")]
@@ -127,6 +149,14 @@ def test_nothing_to_show_is_a_failure(words, fails, tmp_path):
     assert "¹ Meshed needs" in fails(*words, "--models", "mine.meshed")
     assert (tmp_path / "out" / "compare.md").exists()
     assert not (tmp_path / "out" / "compare.png").exists()
+
+
+def test_code_that_fails_is_in_the_table_with_the_others(words, ask):
+    found = ask(*words, "--quiet", "--models", "mine.failing", "mine.stretched", "mine.scale")
+    rows = {row["model"]: row for row in found["rows"]}
+    assert rows["mine.failing"]["reason"] == "its code failed: KeyError: 1"
+    assert rows["mine.stretched"]["reason"].startswith("mine.stretched answered in the shape")
+    assert rows["mine.scale"]["error"] < 1
 
 
 def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(words, tmp_path):

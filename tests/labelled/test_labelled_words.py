@@ -49,6 +49,13 @@ def test_stations_to_a_grid_are_no_forecast_unless_a_lead_is_said():
     assert from_xarray(grid(10), inputs="t2m", targets="t2m")[1].lead == 1
 
 
+def test_what_goes_in_and_comes_out_at_one_time_is_remarked_on():
+    _, series = from_xarray(grid(10), inputs="t2m", targets="t2m", history=3, lead=0)
+    assert any("t2m: goes in and comes out at the same time" in note for note in series.notes)
+    _, series = from_xarray(grid(10), inputs="t2m", targets="t2m", history=3, lead=1)
+    assert series.notes == ()
+
+
 def test_times_in_messages_have_no_zeros_behind_them():
     with pytest.raises(DataError, match=r"from 2020-01-01 to 2020-01-05\. history=5") as error:
         from_xarray(grid(5, times=days(5)), inputs="t2m", targets="t2m", history=5)

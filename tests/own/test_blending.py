@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import ipot
+from ipot.errors import RunError
 from ipot.evaluation.kernels import regress_fields
 from ipot.evaluation.principal_components import Matrix
 from ipot.models._blend import blend_of
@@ -125,19 +126,46 @@ def test_a_fit_that_is_resumed_ends_alike(tmp_path, monkeypatch):
     assert np.isfinite(again.scores["held_out"])
 
 
-def test_steps_beyond_those_of_training_stay_with_the_last_answer():
+def test_a_network_that_was_to_stay_alone_stays_so_when_resumed(tmp_path):
+    whole = tiny.quick(linear(), out=tmp_path / "fit", blend=False)
+    again = tiny.quick(linear(), resume=tmp_path / "fit")
+    assert blend_of(again.model) is None
+    assert again.scores == whole.scores
+    config = tmp_path / "fit" / "training" / "config.json"
+    config.write_text(config.read_text().replace('"blend": false', '"blend": "no"'))
+    with pytest.raises(RunError, match="blend must be"):
+        tiny.quick(linear(), resume=tmp_path / "fit")
+    # Runs of before say nothing of it.
+    config.write_text(config.read_text().replace('"blend": "no"', '"other": 1'))
+    assert blend_of(tiny.quick(linear(), resume=tmp_path / "fit").model) is not None
+
+
+def test_beyond_the_steps_of_training_the_network_answers_alone():
     found = tiny.quick(linear(steps=2))
-    start = blend_of(found.model)
-    assert start is not None
+    blend = blend_of(found.model)
+    assert blend is not None
+    blend.share.fill_(1.0)
     values = linear(seed=1).data.data.values[0, :, 0].numpy()
-    answer = found.predict(points=tiny.X, values=values, steps=3)
-    assert answer.shape == (3, 12)
+    answer = found.predict(points=tiny.X, values=values, steps=4)
     state = found.encode(points=tiny.X, values=values)
-    np.testing.assert_allclose(state.at(tiny.X, steps=3), answer, atol=1e-5)
-    coefficients = torch.ones(1, start.fields.shape[0])
-    fields = start.simple(coefficients, [1, 2, 3], start.queries.unsqueeze(0))
-    assert torch.equal(fields[:, 1], fields[:, 2])
-    assert not torch.equal(fields[:, 0], fields[:, 1])
+    np.testing.assert_allclose(state.at(tiny.X, steps=4), answer, atol=1e-5)
+    blend.share.fill_(0.0)
+    alone = found.predict(points=tiny.X, values=values, steps=4)
+    np.testing.assert_allclose(alone[2:], answer[2:], atol=1e-6)
+    assert np.abs(alone[:2] - answer[:2]).max() > 0.1
+
+
+def test_nodes_that_lie_upon_each_other_keep_their_own_sides():
+    """Both sides of a crack are at one place, and answer otherwise."""
+    places = np.concatenate([tiny.X, tiny.X[:4]])
+    c = np.random.default_rng(0).standard_normal((40, 4))
+    waves = np.concatenate([WAVES, 3 - WAVES[:, :4]], 1)
+    data = ipot.Dataset.from_arrays(points=places, values=c @ waves, targets=2 * c @ waves)
+    found = tiny.quick(data)
+    assert blend_of(found.model).share.tolist() == [1.0]
+    assert found.scores["held_out"] < 0.01
+    again = found.predict(points=places, values=c[0] @ waves)
+    np.testing.assert_allclose(again, 2 * c[0] @ waves, atol=0.05)
 
 
 class Given(torch.nn.Module):
@@ -162,6 +190,20 @@ def test_shares_are_those_with_the_least_error_of_each_channel():
     assert shares.tolist() == pytest.approx([0.5, 0.8, 0.0])
     models = [Given(data.spec, a).eval() for a in (truth, other)]
     assert not best_shares(*models, data.data, [0, 1, 2], torch.device("cpu")).any()
+
+
+def test_a_sample_of_zeros_does_not_outweigh_the_others():
+    """Its error is as large as a field of others, though a number in large units."""
+    truth = 1e4 * torch.randn(10, 1, 12, 1, generator=torch.Generator().manual_seed(0))
+    truth[0] = 0
+    data = ipot.Dataset.from_arrays(
+        points=tiny.X, values=np.ones((10, 12)), targets=truth[:, 0, :, 0].numpy()
+    )
+    own, other = 1.01 * truth, 1.5 * truth
+    own[0], other[0] = 100.0, 0.0  # which only the other answers well
+    models = [Given(data.spec, a).eval() for a in (own, other)]
+    shares = best_shares(*models, data.data, [0], torch.device("cpu"))
+    assert shares.tolist() == [0.0]
 
 
 def test_noise_is_answered_by_its_mean():

@@ -43,8 +43,8 @@ def test_tensors_of_every_kind_are_answered(turn):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sample": X}, "sample must be an ipot.Sample, like data[0], got ndarray"),
-        ({"sample": 5}, "sample must be an ipot.Sample, like data[0], got int"),
+        ({"sample": X}, "an xarray object or a path, got ndarray"),
+        ({"sample": 5}, "an xarray object or a path, got int"),
         ({"sample": tiny.data("channels")[0]}, "has 1 input channels, this batch has 2"),
         ({"sample": tiny.data("space")[0]}, "has 2 coordinates of an input point"),
         ({"channel": None}, "channel=None is no output. Known: target"),

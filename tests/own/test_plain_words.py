@@ -234,7 +234,7 @@ def test_longitudes_that_are_counted_in_two_ways_are_named(tmp_path):
     west.isel(time=slice(0, 5)).to_netcdf(tmp_path / "1.nc", engine="netcdf4")
     east.isel(time=slice(5, 10)).to_netcdf(tmp_path / "2.nc", engine="netcdf4")
     said = r"longitude is 4 from -20 to 10 in 1.nc and 4 from 0 to 350 in 2.nc, the same places"
-    with pytest.raises(DataError, match=said + r".*ds.longitude % 360\).sortby\('longitude'\)"):
+    with pytest.raises(DataError, match=said + r".*ds.longitude % 360\).sortby.*longitude"):
         open_data(tmp_path, inputs="t2m", targets="t2m")
     with pytest.raises(DataError, match=r"names 'T2M'; there is t2m\. Did you mean t2m\?"):
         open_data(tmp_path / "1.nc", inputs="T2M", targets="t2m")

@@ -1,5 +1,7 @@
 """Validation while training gives the number that evaluation gives, and keeps the best weights."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -29,6 +31,20 @@ def test_the_error_is_that_of_evaluate(make, keep, batch):
         p.data.mul_(1.5)
     assert held_out(network) == pytest.approx(evaluate(network, data).relative_l2, rel=1e-6)
     assert held_out(network) != pytest.approx(expected, rel=1e-3)
+
+
+def test_an_error_beside_targets_of_zeros_is_as_large_as_evaluate_has_it():
+    """In units in which other targets are large it would decide alone which weights are best."""
+    samples = ragged(6).samples
+    samples = [replace(s, targets=1e4 * s.truth) for s in samples]
+    samples[2] = replace(samples[2], targets=0 * samples[2].truth)
+    data, network = type(ragged(6))(samples), model()
+    expected = evaluate(network, data)
+    assert expected.per_sample[2] < 1
+    for batch in (1, 6):
+        held_out = Validation(data, CPU)
+        held_out.batch = batch
+        assert held_out(network) == pytest.approx(expected.relative_l2, rel=1e-5)
 
 
 def test_kept_batches_hold_like_sizes():

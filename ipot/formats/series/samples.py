@@ -126,12 +126,19 @@ def from_xarray(
         )
     windows, notes, piece = _fitting(windows, given, told, history, max_samples, limit)
     arrays = _read(given, told, windows, piece)
+    moving, outputs = [f.name for f in given.moving], [f.name for f in told.moving]
+    if alone and not lead and clock is not None and (copied := [n for n in outputs if n in moving]):
+        names = ", ".join(copied)
+        notes = (
+            *notes,
+            f"{names}: goes in and comes out at the same time, so there is nothing to learn; for a "
+            "forecast say lead=1 (--lead 1) or more",
+        )
     if season and clock is not None:
         angle = clocks.season(windows.last, clock.kind)
         beside = np.stack([np.cos(angle), np.sin(angle)], 1).astype(np.float32)
         arrays = arrays.with_parameters(beside)
     known = [f.name for f in (*given.moving, *given.still, *given.scalars)]
-    moving, outputs = [f.name for f in given.moving], [f.name for f in told.moving]
     series = Series(
         inputs=tuple(moving),
         targets=tuple(outputs),
