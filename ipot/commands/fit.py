@@ -55,7 +55,7 @@ def _fit(flags: Fit, said: dict[str, dict[str, Any]]) -> int:
         epochs=flags.epochs,
         model=_model(flags.model, said["model"]),
         training=said["training"] or None,
-        blend=flags.blend,
+        blend=None if flags.blend else False,
         preset=flags.preset,
         device=flags.device,
         seed=flags.seed,

@@ -52,6 +52,8 @@ def bounds(data: Stacked | Ragged, *, geographic: bool = False) -> tuple[Bounds,
     else:
         points = [s.points for s in data.samples]
         queries = [s.queries for s in data.samples]
+    if not queries[0].shape[-1]:
+        raise DataError("queries have no coordinates: give a column for each, (M, 1) on a line")
     if len(points[0]) and points[0].shape[-1] == queries[0].shape[-1]:
         box = _box([*points, *queries])
         boxes = box, box

@@ -31,10 +31,14 @@ class SimplePredictor:
     sizes: tuple[int, ...]
     tensors: dict[str, Tensor]
 
+    @property
+    def kind(self) -> str:
+        """Its name."""
+        return "kernel regression" if self.regression.choice.length > 0 else "linear model"
+
     def describe(self) -> str:
         """What it is, in words."""
-        kind = "a kernel regression" if self.regression.choice.length > 0 else "a linear model"
-        return f"{kind} on {self.regression.choice.count} principal components of the inputs"
+        return f"a {self.kind} on {self.regression.choice.count} principal components of the inputs"
 
 
 def simple_predictor(found: Sequence[Table], spec: Spec) -> SimplePredictor | None:

@@ -41,6 +41,8 @@ class Blended:
     model: Operator
     spec: Spec
     line: str
+    parts: dict[str, Operator]
+    """The network and the simple predictor, each alone."""
 
 
 def blended(
@@ -64,7 +66,8 @@ def blended(
     if not bool(share.any()):
         return None
     _inside(made).share.copy_(share)
-    return Blended(made, made.spec, _said(share, spec, found, channels, len(held)))
+    parts = {"the network alone": model, f"{found.kind} alone": simple}
+    return Blended(made, made.spec, _said(share, spec, found, channels, len(held)), parts)
 
 
 def best_shares(

@@ -28,6 +28,7 @@ from ipot.evaluation.sample_tables import Table, tables
 from ipot.evaluation.simple_forecasts import score_forecasts
 from ipot.formats.open_data import PLACES, SERIES, open_data
 from ipot.formats.series.cycle import learn_cycle
+from ipot.models.base import Operator
 from ipot.own.blending import blended
 from ipot.own.folder import refuse_another, working_folder
 from ipot.own.sizing import MODEL, named_model, plan, refuse_misspelt, refuse_settings
@@ -75,7 +76,7 @@ def fit(
     start_from: Path | str | None = None,
     model: str | dict[str, Any] | None = None,
     training: dict[str, Any] | None = None,
-    blend: bool = True,
+    blend: bool | None = None,
     trusted: bool = False,
     quiet: bool = False,
     **options: Any,
@@ -98,7 +99,8 @@ def fit(
 
     Where that helps on validation samples, the answers of the trained model are blended with those
     of a simple predictor, a linear model or a kernel regression on principal components;
-    `blend=False` leaves the network alone, also when the run goes on later.
+    `blend=False` leaves the network alone, also when the run goes on later; so does the name of
+    another model than ipot, unless `blend=True`.
 
     `start_from` is the folder of another fit or run, whose best weights are taken as the start, and
     with them the sizes of its model. Code outside this package that a folder names is imported only
@@ -118,7 +120,7 @@ def fit(
     # A run that may go on knows its model, and which settings that has.
     known = chosen_name if name or not (resume or or_resume) else None
     refuse_settings(known, preset=preset, seed=seed, **told)
-    blend = flag("blend", blend)
+    blend = name in (None, MODEL) if blend is None else flag("blend", blend)
     seed = int(seed)
     with working_folder(out, resume, or_resume=or_resume) as (folder, goes_on):
         run = Run(folder / TRAINING)
@@ -178,9 +180,10 @@ def fit(
             fitted = Surrogate.of_experiment(
                 trained, settings, **facts_of_run(run, settings), series=source.series
             )
+            parts: dict[str, Operator] = {}
             if blend:
-                _blend(fitted, settings, splits, known, constants, say)
-            _score(fitted, splits, baselines, constants)
+                parts = _blend(fitted, settings, splits, known, constants, say)
+            _score(fitted, splits, baselines, constants, parts)
             fitted.scores["course"] = course(journal.read(run.metrics))
         except Stopped as stop:
             raise Interrupted(stop.signal, kept) from None
@@ -262,8 +265,8 @@ def _blend(
     known: list[Table],
     constants: dict[str, float],
     say: Callable[[str], None],
-) -> None:
-    """Blend the answers with those of a simple predictor where that helps."""
+) -> dict[str, Operator]:
+    """Blend the answers with those of a simple predictor where that helps; what is blended."""
     channels = [i for i, name in enumerate(fitted.spec.outputs) if name not in constants]
     found = blended(fitted.model, fitted.spec, splits, known, channels)
     if found is not None:
@@ -277,10 +280,15 @@ def _blend(
         again = Validation(held, fitted.device, measure=measure)
         fitted.scores["validation"] = again(fitted.model)
         say(found.line)
+    return {} if found is None else found.parts
 
 
 def _score(
-    fitted: Surrogate, splits: Splits, baselines: dict[str, Scores], constants: dict[str, float]
+    fitted: Surrogate,
+    splits: Splits,
+    baselines: dict[str, Scores],
+    constants: dict[str, float],
+    parts: dict[str, Operator],
 ) -> None:
     """Its errors on samples that it has not seen, beside those of others, and bounds from them."""
     scores, held = fitted.scores, splits.held_out
@@ -294,6 +302,10 @@ def _score(
     data, device = held.data.to(fitted.device), fitted.device
     found = evaluate(fitted.model, data, device=device, channels=channels)
     scores["held_out"] = total(found)
+    scores["parts"] = {
+        name: total(evaluate(part, data, device=device, channels=channels))
+        for name, part in parts.items()
+    }
     scores["weighted"] = found.weighted_relative_l2 is not None
     scores["per_channel"] = dict(zip(outputs, found.per_channel, strict=True))
     scores["baselines"] = {name: total(s) for name, s in baselines.items()}

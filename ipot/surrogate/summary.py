@@ -36,7 +36,9 @@ def summary(scores: Mapping[str, Any], about: Mapping[str, Any], model: str = "i
         return [*constant_lines(scores["constant"]), "nothing is left to score"]
     lines = [f"{kind} on {count or 'some'} samples held out:"]
     simple = sorted(scores.get("baselines", {}).items(), key=lambda pair: -pair[1])
-    rows = {model: scores["held_out"], **dict(simple)}
+    parts = scores.get("parts", {})
+    name = f"{model}, blended" if parts else model
+    rows = {name: scores["held_out"], **parts, **dict(simple)}
     width = max(map(len, rows))
     lines += [f"  {name:<{width}}  {percent(error)}" for name, error in rows.items()]
     lines += _of_channels(scores)

@@ -355,11 +355,7 @@ class Surrogate:
         return summary(self.scores, self.about, self.model.name)
 
     def __repr__(self) -> str:
-        said = (
-            " ".join(line.strip() for line in self.score_lines()[:2])
-            if self.scores
-            else "no scores"
-        )
+        said = " ".join(" ".join(self.score_lines()[:2]).split()) if self.scores else "no scores"
         return f"<ipot.Surrogate {self.spec.name}: {', '.join(self.spec.outputs)}; {said}>"
 
     def answers(

@@ -44,8 +44,15 @@ def test_it_is_not_behind_the_linear_model(model):
     assert blend_of(model.model).share.tolist() == [1.0]
     assert model.scores["held_out"] < 1.1 * model.scores["baselines"]["linear (PCA)"] + 1e-3
     assert "it counts 100 %" in model.about["blend"]
+    parts = model.scores["parts"]
+    assert parts["linear model alone"] == pytest.approx(model.scores["held_out"])
+    assert parts["the network alone"] > 0.3
+    said = " ".join(" ".join(model.score_lines()).split())
+    assert "ipot, blended" in said
+    assert "the network alone" in said
     without = tiny.quick(linear(), blend=False)
     assert blend_of(without.model) is None
+    assert "parts" not in without.scores or not without.scores["parts"]
     assert without.scores["held_out"] > 0.3
 
 
@@ -227,3 +234,11 @@ def test_parabolas_are_met():
     for field in (torch.ones_like(x), x, y, x * x, x * y - 2 * y * y):
         at_origin = 1.0 if bool((field == 1).all()) else 0.0
         assert float((weight * field).sum()) == pytest.approx(at_origin, abs=5e-3)
+
+
+def test_whoever_names_a_model_gets_its_answers():
+    named = {"name": "relay", "blocks": 1, "width": 8, "heads": 2, "cross_heads": 2, "latents": 4}
+    alone = ipot.fit(linear(), model=named, epochs=1, device="cpu", quiet=True)
+    assert blend_of(alone.model) is None
+    both = ipot.fit(linear(), model=named, epochs=1, device="cpu", quiet=True, blend=True)
+    assert blend_of(both.model) is not None

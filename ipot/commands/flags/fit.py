@@ -60,7 +60,7 @@ class Fit(OwnData):
     """ipot unless said, or another model that takes such data: relay, fno, ... (`ipot models`)."""
     blend: bool = True
     """Blend the answers with those of a linear model or a kernel regression, where that helps on
-    validation samples."""
+    validation samples; never those of another --model than ipot."""
     preset: Literal["default", "paper"] = "default"
     """Whose settings: default, chosen for the data; paper, the sizes of the publication."""
     device: str = "auto"
