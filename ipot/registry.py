@@ -58,6 +58,22 @@ def config_of(name: str) -> Any:
     return config or getattr(found, "Config", None)
 
 
+def default_config(name: str) -> Any:
+    """The settings of a model as they are where nothing is said."""
+    kind = config_of(name)
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        raise UnknownName(
+            f"{name} has no Config, a dataclass of its settings beside it; see docs/extend.md"
+        )
+    try:
+        return kind()
+    except TypeError as error:
+        raise UnknownName(
+            f"the Config of {name} cannot be made without arguments ({error}): give each of its "
+            "fields a default"
+        ) from error
+
+
 def config_class(model: type) -> Any:
     """The class of settings that a model's constructor says it takes, or that of its module."""
     try:

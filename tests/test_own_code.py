@@ -1,11 +1,12 @@
 """Code outside the package: found where a command is typed, remembered, and told apart later."""
 
 import json
+import re
 import shutil
 import sys
 
 import pytest
-from own import files
+from own import files, tiny
 
 import ipot
 from ipot import own_code, registry
@@ -55,6 +56,21 @@ class Mine(OneStep):
 
 class Other(Mine):
     def __init__(self, config: OtherConfig, spec):
+        super().__init__(config, spec)
+"""
+LONELY = """
+from dataclasses import dataclass
+from models_of_mine import Mine
+
+class Plain(Mine):
+    pass
+
+@dataclass(frozen=True, kw_only=True)
+class Needy:
+    width: int
+
+class Asking(Mine):
+    def __init__(self, config: Needy, spec):
         super().__init__(config, spec)
 """
 OWN = ("rough_of_mine", "models_of_mine", "helper_of_mine", "lonely_of_mine")
@@ -175,6 +191,31 @@ def test_of_a_model_the_settings_are_those_of_its_constructor(typed):
 def test_what_will_not_do_is_said(typed, kind, name, said):
     with pytest.raises(UnknownName, match=said):
         registry.find(kind, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Plain", r"lonely_of_mine\.Plain has no Config, .*docs/extend\.md"),
+        ("Asking", r"Config of lonely_of_mine\.Asking .*give each of its fields a default"),
+    ],
+)
+def test_a_model_without_settings_is_refused_by_every_verb(typed, capsys, name, said):
+    (typed / "lonely_of_mine.py").write_text(LONELY)
+    path, data = f"lonely_of_mine.{name}", tiny.data("mesh")
+    for call in (
+        lambda: experiment("darcy", path),
+        lambda: ipot.fit(data, model=path),
+        lambda: ipot.fit(data, model={"name": path, "width": 3}),
+    ):
+        with pytest.raises(UnknownName, match=said):
+            call()
+    ipot.compare(data, [path], minutes=0.001)  # which goes on with others, and says why
+    assert re.search(said, capsys.readouterr().err)
+    assert main(["train", "darcy", path]) == 2
+    assert "Config" in capsys.readouterr().err
+    assert main(["fit", "none.npz", "--model", path, "--model.width", "3"]) == 2
+    assert "Config" in capsys.readouterr().err
 
 
 def test_a_missing_library_is_no_missing_class(typed):

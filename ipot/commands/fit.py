@@ -20,7 +20,7 @@ from ipot.training.settings import Training
 def main(arguments: list[str]) -> int:
     """Run the command."""
     owner = _model_of(arguments)
-    kinds = {"model": registry.config_of(owner), "training": Training}
+    kinds = {"model": type(registry.default_config(owner)), "training": Training}
     said, rest = settings_said(arguments, kinds, "fit", owner)
     flags = parse(Fit, rest, "fit")
     try:

@@ -68,7 +68,9 @@ def of_today(command: str, arguments: list[str]) -> list[str]:
             *before, last = entry.new.split()
             words += [*before, f"{last}={value}" if equal else last]
         elif flag in LISTS and following is not None and "," in following:
-            words += _spaced(flag, following, [] if equal else rest)
+            if not equal:
+                rest.pop(0)
+            words += _spaced(flag, following, rest)
         else:
             words.append(flag + equal + value)
     for old in told:
@@ -84,18 +86,16 @@ def _value(rest: list[str]) -> str | None:
 def _spaced(flag: str, value: str, rest: list[str]) -> list[str]:
     """A list with commas as one with spaces.
 
-    Such a list of --against was one word, which a problem could follow: it goes before the flag.
+    Such a list was one word, which a problem or an item could follow: they go before the flag.
     """
     words, behind = [flag], []
-    if rest:
-        rest.pop(0)
     while True:
         words += [word.strip() for word in value.split(",") if word.strip()]
         open_end, following = value.endswith(","), _value(rest)
         if following is None:
             return behind + words
         value = rest.pop(0)
-        if flag == "--against" and not open_end and "," not in value:
+        if not open_end and "," not in value:
             behind, value = [*behind, value], ""
 
 

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,7 +101,16 @@ _RELATED = (
 
 _RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
-_FACTOR = re.compile(r"([A-Za-zµ°℃%_]+|1)(?:(?:\*\*|\^)?([+-]?\d+))?")
+_FACTOR = re.compile(r"([A-Za-zµ°℃%_]+)(?:(?:\*\*|\^)?([+-]?\d{1,2}))?|1")
+"""A name and its power. No number but 1 is part of a unit: `1000 hPa` is not known."""
+
+_BETWEEN = re.compile(r"[\s·]+|(?<!\d)\.|\.(?!\d)|(?<!\*)\*(?!\*)")
+"""What stands between factors; a dot inside of a number does not."""
+
+_SIZES = (1e-99, 1e99)
+"""Between which units lie; others are `Tm99` and its like, and would not be finite."""
+
+_BARE_C = re.compile(r"(?<![\w°])C(?![A-Za-z_])")
 
 
 @dataclass(frozen=True)
@@ -134,16 +144,27 @@ def unit(text: str) -> Unit | None:
         return Unit((("K", 1),), _PLAIN[whole][0], _ABSOLUTE[whole])
     factor, powers = 1.0, dict[str, int]()
     for i, side in enumerate(whole.split("/")):
-        for word in re.split(r"[\s.·]+|(?<!\*)\*(?!\*)", side.strip()):
+        for word in _BETWEEN.split(side.strip()):
             found = _FACTOR.fullmatch(word)
-            one = None if found is None else _named(found[1])
+            one = None if found is None else _named(found[1] or "1")
             if found is None or one is None:
                 return None
             power = int(found[2] or 1) * (-1 if i else 1)
-            factor *= one[0] ** power
+            try:
+                factor *= one[0] ** power
+            except OverflowError:
+                return None
             for base, count in one[1].items():
                 powers[base] = powers.get(base, 0) + power * count
+    if not _SIZES[0] < factor < _SIZES[1]:
+        return None
     return Unit(tuple(sorted((b, n) for b, n in powers.items() if n)), factor)
+
+
+def _readings(text: str) -> list[Unit]:
+    """All that a unit may mean: C is a coulomb in `C/m2`, and a degree in `C/km`."""
+    meant = (unit(text), unit(_BARE_C.sub("degC", text)))
+    return [one for one in dict.fromkeys(meant) if one is not None]
 
 
 def _named(word: str) -> tuple[float, dict[str, int]] | None:
@@ -166,12 +187,12 @@ def is_said(text: Any) -> bool:
 
 def change(given: str, wanted: str) -> Change | None:
     """From one unit to another; None where no conversion is known."""
-    a, b = unit(given), unit(wanted)
-    if a is None or b is None or a.dimension != b.dimension:
-        return None
-    factor = float(f"{a.factor / b.factor:.15g}")  # 0.01 and not 0.010000000000000002
-    offset = float(f"{(a.offset - b.offset) / b.factor:.15g}")
-    return Change(factor, offset)
+    pairs = product(_readings(given), _readings(wanted))
+    for a, b in (pair for pair in pairs if pair[0].dimension == pair[1].dimension):
+        factor = float(f"{a.factor / b.factor:.15g}")  # 0.01 and not 0.010000000000000002
+        offset = float(f"{(a.offset - b.offset) / b.factor:.15g}")
+        return Change(factor, offset)
+    return None
 
 
 class Agreement:
@@ -222,9 +243,11 @@ class Agreement:
 
 def _contradict(given: str, wanted: str) -> bool:
     """Whether both units are known and of other quantities; rad/s may be called 1/s."""
-    one, other = unit(given), unit(wanted)
-    if one is None or other is None:
-        return False
+    pairs = list(product(_readings(given), _readings(wanted)))
+    return bool(pairs) and all(_apart(one, other) for one, other in pairs)
+
+
+def _apart(one: Unit, other: Unit) -> bool:
     bare = [{p for p in u.dimension if p[0] != "rad"} for u in (one, other)]
     return bare[0] != bare[1] or not bare[0]
 

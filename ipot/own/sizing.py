@@ -138,7 +138,7 @@ def _sizes(
         rate = 1e-3 if preset == "paper" else budget.learning_rate
         how = Training(batch=budget.batch, learning_rate=rate)
         return (_paper() if preset == "paper" else chosen), how
-    config = registry.config_of(name)()
+    config = registry.default_config(name)
     # Batch, rate and schedule as its authors, or we, train it on problems.
     found = systems.recipe(name, "", "default", config)[0]
     chosen = found.model if device.type == "cuda" else systems.small(name, found.model)
@@ -186,7 +186,7 @@ def refuse_settings(
             "out"
         )
     if name is not None:
-        _given("model", registry.config_of(name), model)
+        _given("model", type(registry.default_config(name)), model)
     _given("training", Training, training)
 
 

@@ -233,7 +233,7 @@ def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Ex
                 f"{model} has no preset `authors`: it is IPOT as its authors' code has it. Use "
                 "--preset paper"
             )
-        recipe, view = systems.recipe(model, found.name, preset, registry.config_of(model)())
+        recipe, view = systems.recipe(model, found.name, preset, registry.default_config(model))
         found = replace(found, **view)
     elif preset in ("paper", "authors"):
         sizes = paper.model if preset == "paper" else paper.authors
@@ -333,7 +333,7 @@ def _may(name: str, spec: Spec) -> bool:
 
 def _can(name: str, spec: Spec) -> bool:
     """Whether a model takes a problem. Its sizes may still not fit: that is for its settings."""
-    kind, config = registry.find("models", name), registry.config_of(name)()
+    kind, config = registry.find("models", name), registry.default_config(name)
     try:
         with torch.device("meta"):  # no memory and no work for weights that nobody wants
             kind(config, spec)

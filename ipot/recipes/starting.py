@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipot import registry
+from ipot.data.own_units import CHANNELS, UNITS
+from ipot.data.quantities import Agreement
 from ipot.errors import RunError
 from ipot.models.base import Operator
 from ipot.recipes.experiment import Experiment, read_settings
@@ -50,6 +52,7 @@ def refuse_start(settings: Experiment, source: Start) -> None:
         apart += ["units"] if units[0] != units[1] else []
     elsewhere = (ours.name != theirs.name or bool(own)) and bool(apart)
     if kinds[0] is kinds[1] and not elsewhere:
+        _refuse_other_units(ours, theirs, source)
         return
     mine, found = settings.model_name, other.model_name
     if elsewhere:
@@ -59,6 +62,23 @@ def refuse_start(settings: Experiment, source: Start) -> None:
         f"--start-from {source.folder.path}: it holds {found}, and {mine} cannot start from "
         f"that{differ}. Choose a run of the same model and problem."
     )
+
+
+def _refuse_other_units(ours: Spec, theirs: Spec, source: Start) -> None:
+    """Refuse numbers that would have to be converted for the weights to mean what they meant."""
+    held = Agreement(str(source.folder.path))
+    for column, key in UNITS.items():
+        labels, given = getattr(ours, CHANNELS[column]), getattr(ours, key)
+        wanted = getattr(theirs, key)
+        if not len(labels) == len(given) == len(wanted):
+            continue  # where one of them declares none
+        for label, own, other in zip(labels, given, wanted, strict=True):
+            if held.change(label, own, other, source="the data") is not None:
+                raise RunError(
+                    f"--start-from {source.folder.path}: it learned {label} in {other}, and here "
+                    f"it is in {own}. Give the data in {other}, or start anew."
+                )
+    held.say(stacklevel=3)
 
 
 def _axes(spec: Spec) -> tuple[int, int]:

@@ -36,7 +36,10 @@ def forecast_every_time(
     from there. With `out` they are written to that netCDF file as they come, and never held whole.
     Where all inputs of a time are missing, so is its answer.
     """
-    data = by_trained_names(series, as_dataset(source, "frames"))
+    given = as_dataset(source, "frames")
+    if out is not None:
+        _refuse_own_input(out, (given, how.get("on")))
+    data = by_trained_names(series, given)
     time, windows, lasts = _windows(series, data)
     found = _answers(model, series, data, time, windows, level, how)
     index, first = next(found, (0, None))
@@ -64,6 +67,20 @@ def forecast_every_time(
             f"cannot write {out}: {reason}. Make room or choose another place."
         ) from error
     return xarray().open_dataset(out)
+
+
+def _refuse_own_input(out: Path, sources: Iterable[Any]) -> None:
+    """Refuse to write the answers over a file that they are made from."""
+    for source in sources:
+        if isinstance(source, str | Path):
+            origins = {str(source)}
+        elif hasattr(source, "coords"):
+            held = [source, *getattr(source, "variables", source.coords).values()]
+            origins = {str(one.encoding["source"]) for one in held if "source" in one.encoding}
+        else:
+            continue
+        if out.resolve() in {Path(origin).resolve() for origin in origins}:
+            raise DataError(f"out={out} is among the inputs: choose another place")
 
 
 def _fill(held: dict[str, Any], series: Series, found: Iterable[tuple[int, Any]]) -> None:
@@ -100,15 +117,25 @@ def _windows(series: Series, data: Any) -> tuple[str, list[np.ndarray], list[Any
     dated = time in data.coords
     times = values_of(data[time]) if dated else np.arange(data.sizes[time])
     steps = clock.count(times, times.min()) if dated else times.astype(float)
-    at = {round(s): i for i, s in enumerate(steps) if abs(s - round(s)) <= OFF}
-    back = [series.every * i for i in reversed(range(series.history))]
-    whole = [s for s in sorted(at) if all(s - b in at for b in back)]
-    if not whole:
+    # Each time looks for its own history: a series may go on at other hours than it began with.
+    known, latest = np.unique(steps[::-1], return_index=True)  # of times that are twice the last
+    rows = len(steps) - 1 - latest
+    back = np.array([series.every * i for i in reversed(range(series.history))])
+    near = _nearest(known, known[:, None] - back)
+    whole = (np.abs(known[near] - (known[:, None] - back)) <= OFF).all(axis=1)
+    if not whole.any():
         raise DataError(
             f"no time has its history: {series.history} frames, {series.every} x {clock} apart, "
             f"among the {len(times)} given"
         )
-    return time, [np.array([at[s - b] for b in back]) for s in whole], [times[at[s]] for s in whole]
+    return time, list(rows[near[whole]]), [times[i] for i in rows[whole]]
+
+
+def _nearest(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Which of some numbers in order lie nearest to others."""
+    right = np.searchsorted(known, wanted).clip(0, len(known) - 1)
+    left = (right - 1).clip(0)
+    return np.where(wanted - known[left] < known[right] - wanted, left, right)
 
 
 def _answers(

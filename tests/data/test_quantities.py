@@ -32,6 +32,11 @@ from ipot.errors import DataError
         ("W/m²", "W m-2", 3.0, 3.0),
         ("W m-2 degC-1", "W m**-2 K**-1", 3.0, 3.0),
         ("J m-2 s-1", "kW m-2", 1000.0, 1.0),
+        ("kg.m-2.s-1", "kg/m2/s", 3.0, 3.0),
+        ("1 s-1", "Hz", 3.0, 3.0),
+        ("C/km", "K/m", 6.5, 6.5e-3),
+        ("W/m2/C", "kW m-2 K-1", 1000.0, 1.0),
+        ("C/m2", "mA s m-2", 1.0, 1000.0),
     ],
 )
 def test_known_units_are_converted(given, wanted, number, becomes):
@@ -39,7 +44,9 @@ def test_known_units_are_converted(given, wanted, number, becomes):
     assert change(wanted, given).apply(becomes) == pytest.approx(number, rel=1e-12, abs=1e-12)
 
 
-@pytest.mark.parametrize(("given", "wanted"), [("K", "Pa"), ("m", "kg m-2"), ("1", "deg")])
+@pytest.mark.parametrize(
+    ("given", "wanted"), [("K", "Pa"), ("m", "kg m-2"), ("1", "deg"), ("C/km", "K"), ("C/km", "Pa")]
+)
 def test_contradictions_are_refused(given, wanted):
     said = f"a.nc: T is in {given}, and in b.nc in {wanted}: neither can be converted"
     with pytest.raises(DataError, match=said):
@@ -48,7 +55,15 @@ def test_contradictions_are_refused(given, wanted):
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
-    [("m s**-1", "m/s"), ("", "K"), ("K", "unknown"), ("psu", "PSU"), ("1", "kg/kg"), ("~", "m")],
+    [
+        ("m s**-1", "m/s"),
+        ("", "K"),
+        ("C/km", "K/km"),
+        ("K", "unknown"),
+        ("psu", "PSU"),
+        ("1", "kg/kg"),
+        ("~", "m"),
+    ],
 )
 def test_other_spellings_and_nothing_said_are_no_matter(given, wanted):
     agreed = Agreement("b.nc")
@@ -67,6 +82,30 @@ def test_units_that_are_not_known_are_remarked_on_once():
     assert len(seen) == 1
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("1000 hPa", "hPa"),
+        ("1000 kg m-3", "kg m-3"),
+        ("K/1000", "K"),
+        ("10 m", "m"),
+        ("1.1 m", "m"),
+        ("1000", "1"),
+        ("km400", "km"),
+        ("Tm99", "m"),
+        ("Tm9 Tm9 Tm9", "m"),
+        ("nm-9 nm-9 / nm9 nm9", "m"),
+    ],
+)
+def test_numbers_and_high_powers_are_not_known(given, wanted):
+    assert change(given, wanted) is None
+    assert change(wanted, given) is None
+    agreed = Agreement("b.nc")
+    assert agreed.change("p", given, wanted, source="a.nc") is None
+    with pytest.warns(UserWarning, match="These are not compared"):
+        agreed.say()
+
+
 def test_one_unit_is_mistaken_for_another_only_where_that_is_plain():
     assert looks_like("K", (0.0, 30.0), (200.0, 320.0)) == "degC"
     assert looks_like("celsius", (290.0, 300.0), (0.0, 30.0)) == "K"
@@ -79,7 +118,7 @@ def test_one_unit_is_mistaken_for_another_only_where_that_is_plain():
 def test_names_of_columns_hold_units():
     assert unit_in_name("T [K]") == ("T", "K")
     assert unit_in_name("p (hPa)") == ("p", "hPa")
-    for name in ("u(t-0)", "T [my own]", "v", "h (1)"):
+    for name in ("u(t-0)", "T [my own]", "v", "h (1)", "u[2]", "u[10]", "a [km400]"):
         assert unit_in_name(name) == (name, "")
 
 

@@ -93,6 +93,40 @@ def test_forecasts_from_every_time_have_steps_and_bounds(tmp_path):
         model.predict(np.zeros((3, 2)), np.zeros(3), all_times=True)
 
 
+def test_every_time_looks_for_its_own_history():
+    data = grid(60)
+    model = fitted(data, inputs="t2m", targets="t2m", history=2, lead=1)
+    hours = np.array([0] * 5 + [6] * 5).astype("m8[h]")
+    for late in (hours, hours[::-1], np.array([12] + [0] * 9).astype("m8[h]")):
+        times = data.time.values[:10] + late
+        found = model.predict(
+            data.isel(time=slice(0, 10)).assign_coords(time=times), all_times=True
+        )
+        has_one = [t - np.timedelta64(1, "D") in times for t in times]
+        assert np.array_equal(found.time.values, times[has_one])
+        assert not np.isnan(found.t2m.values).any()
+    same = model.predict(data.isel(time=slice(5, 10)), all_times=True)  # though of other hours
+    kept = model.predict(
+        data.isel(time=slice(0, 10)).assign_coords(time=data.time.values[:10] + hours),
+        all_times=True,
+    )
+    np.testing.assert_allclose(kept.t2m.values[-4:], same.t2m.values)
+
+
+def test_answers_are_never_written_over_their_inputs(tmp_path):
+    data, file = grid(40), tmp_path / "series.nc"
+    model = fitted(data, inputs="t2m", targets="t2m", history=2, lead=1)
+    data.to_netcdf(file)
+    before = file.read_bytes()
+    with xr.open_dataset(file) as opened, xr.open_dataarray(file) as array:
+        for given in (file, opened, array, opened[["t2m"]]):
+            with pytest.raises(DataError, match=r"series\.nc is among the inputs"):
+                model.predict(given, all_times=True, out=tmp_path / "." / "series.nc")
+        with pytest.raises(DataError, match=r"series\.nc is among the inputs"):
+            model.predict(data, on=opened, all_times=True, out=file)
+    assert file.read_bytes() == before
+
+
 def test_persistence_and_the_season_stand_beside_a_forecast(tmp_path, capsys):
     data = year()
     model = ipot.fit(

@@ -434,6 +434,24 @@ def test_a_fit_starts_from_the_weights_of_another(tmp_path):
         quick(tiny.data("channels"), start_from=tmp_path / "one", model=None)
 
 
+def test_a_start_in_other_units_is_refused(tmp_path):
+    def units(a, u):
+        named = {"inputs": "a", "outputs": "u", "units": {"a": a, "u": u}}
+        return tiny.Dataset.from_arrays(**tiny.arrays("mesh"), **named)
+
+    one = tmp_path / "one"
+    quick(units("K", "m s-1"), out=one)
+    with pytest.raises(
+        RunError, match=r"it learned a in K, and here it is in degC\. Give the data"
+    ):
+        quick(units("degC", "m s-1"), start_from=one)
+    with pytest.raises(RunError, match="it learned u in m s-1, and here it is in km/h"):
+        quick(units("K", "km/h"), start_from=one)
+    with pytest.raises(DataError, match=r"u is in Pa, and in .*one.* in m s-1"):
+        quick(units("K", "Pa"), start_from=one)
+    quick(units("kelvin", ""), start_from=one, epochs=1)
+
+
 def test_without_a_folder_nothing_is_kept(monkeypatch):
     monkeypatch.setattr(running, "objective_for", lambda settings, data: Kill(1, signal.SIGINT))
     with pytest.raises(Interrupted, match=r"nothing is kept, since no out=\.\.\. was given"):
