@@ -104,20 +104,20 @@ def regress_fields(inputs: Matrix, targets: Matrix, scale: Tensor) -> Regression
     # As float32 holds them, in which a model will keep them: with little noise the weights of a
     # kernel belong to these very numbers.
     basis = _rounded(components(inputs))
-    scores = _rounded(inputs.times(basis))
+    used = evenly(targets.count, MOST)
+    scores = _rounded(torch.cat([block @ basis for block in inputs.blocks(used)]))
     spread = scores.std(0, correction=0)
     # Others are what float32 has left of nothing, and would be made much of where noise is low.
     real = int((spread > ROUNDING * spread[:1]).sum()) if len(spread) else 0
     basis, scores = basis[:, :real], scores[:, :real]
-    used = evenly(targets.count, MOST)
     rows = targets.rows(used)
     mean = rows.mean(0)
     turned, fields, rest = _compressed((rows - mean) * scale)
     norms = (rows * scale).norm(dim=1)
     norms = torch.where(norms > 0, norms, 1.0)
     some = evenly(len(used), CHOSEN_ON)
-    choice, error, plain = choose(scores[used][some], turned[some], rest[some], norms[some])
-    known = scores[used][:, : choice.count]
+    choice, error, plain = choose(scores[some], turned[some], rest[some], norms[some])
+    known = scores[:, : choice.count]
     weights = turned.new_zeros(0, turned.shape[1])
     if not choice.is_mean:
         weights = _solved(_gram(known, choice), turned, choice.noise)

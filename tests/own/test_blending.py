@@ -235,6 +235,21 @@ def test_noise_is_answered_by_its_mean():
     assert (found(x[:, :1]) - field).norm() < 0.1 * field.norm()
 
 
+def test_of_many_samples_those_are_read_that_are_learned_from(monkeypatch):
+    monkeypatch.setattr("ipot.evaluation.kernels.MOST", 10)
+    monkeypatch.setattr("ipot.evaluation.principal_components.LOOKED_AT", 10)
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    read = set()
+
+    def rows(index):
+        read.update(index.tolist())
+        return x[index]
+
+    found = regress_fields(Matrix(40, 2, rows), Matrix(40, 2, lambda r: 3 * x[r]), torch.ones(2))
+    assert len(read) == 10
+    assert (found(x) - 3 * x).norm() < 0.05 * x.norm()
+
+
 def test_parabolas_are_met():
     draw = torch.Generator().manual_seed(0)
     way = torch.rand(1, 1, 12, 2, generator=draw) - 0.5
