@@ -238,9 +238,22 @@ def test_a_system_that_diverged_has_ended_and_memory_is_tried_again(side_by_side
     assert Hungry.calls > tried
 
 
-def test_a_mistake_in_a_system_is_not_hidden(side_by_side, toys):
+def test_a_mistake_in_a_system_is_in_the_table_and_the_others_are_compared(side_by_side, toys):
+    found = side_by_side(toys["broken"], toys["linear"])
+    linear, broken = found.rows  # those without an error come last
+    assert broken.error is None
+    assert broken.reason.startswith("its code failed: RuntimeError: ")
+    assert "shapes cannot" in broken.reason
+    assert linear.error is not None
+
+
+def test_a_mistake_in_a_system_of_ours_is_not_hidden(side_by_side, monkeypatch):
+    def fails(*args, **kwargs):
+        raise RuntimeError("shapes cannot be multiplied")
+
+    monkeypatch.setattr("ipot.recipes.compare._train", fails)
     with pytest.raises(RuntimeError, match="shapes cannot"):
-        side_by_side(toys["broken"])
+        side_by_side("transformer")
 
 
 def test_data_that_cannot_be_had_end_the_comparison(side_by_side, toys, monkeypatch):
