@@ -21,7 +21,7 @@ for name, sizes in (("ipot", vars(TINY)), ("relay", relay)):
     training = replace(whole.training, epochs=2, batch=4, step="eager", validate_every=1)
     small = replace(whole, model=replace(whole.model, **sizes), training=training)
     result = run(small, f"{sys.argv[1]}/{name}", store=Store(sys.argv[2]), device="cpu")
-    print("steps", result.steps)
+    print(f"steps {result.steps}\\n", end="")  # in one piece, beside another process
 """
 
 
@@ -49,7 +49,8 @@ from ipot.training.distributed import world
 for turn in range(3):
     time.sleep(0.5 * turn * (os.environ["RANK"] == "0"))
     with world(torch.device("cpu"), patience=20) as here:
-        print("together", here.any(here.rank == 1))
+        # In one piece: words of two processes would come between each other.
+        print(f"together {here.any(here.rank == 1)}\\n", end="")
 """
 
 
