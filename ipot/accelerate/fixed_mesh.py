@@ -205,7 +205,9 @@ class KeepsMesh:
 
 
 class KeepsNeighbours:
-    """A layer that can keep which inputs lie around points and queries of a fixed mesh."""
+    """A layer that can keep which inputs, or places, lie around points and queries of a fixed mesh.
+
+    What it keeps is a named tuple of tensors and facts."""
 
     space: Any
     _kept_points: Tensor | None = None
@@ -218,10 +220,15 @@ class KeepsNeighbours:
         """The inputs around all queries, or around the places of the points' stencils."""
         raise NotImplementedError
 
+    def takes(self, points: Tensor) -> bool:
+        """True if the layer is called with such points: not with degrees where those that it sees
+        are unit vectors."""
+        return points.shape[-1] == self.space.axes
+
     def keep_all(self, points: Tensor, queries: Tensor | None) -> None:
         """Keep the neighbours of these points and queries, until `forget`; not where the layer is
-        called with other ones, like unit vectors for degrees."""
-        if points.shape[-1] != self.space.axes:
+        called with other ones."""
+        if not self.takes(points):
             return
         self._kept_points, self._kept_queries = points, queries
         with torch.no_grad():
@@ -261,11 +268,12 @@ class KeepsNeighbours:
                 if old is None:
                     continue
                 new = self.search(self._kept_points, queries)
-                if new.grid != old.grid:
+                facts = [[x for x in kept if not isinstance(x, Tensor)] for kept in (old, new)]
+                if type(new) is not type(old) or facts[0] != facts[1]:
                     raise RuntimeError("the points of a fixed mesh have become another grid")
-                old.index.copy_(new.index)
-                if old.weight is not None:
-                    old.weight.copy_(new.weight)
+                for mine, other in zip(old, new, strict=True):
+                    if isinstance(mine, Tensor):
+                        mine.copy_(other)
 
     def _current(self) -> tuple[int, ...]:
         kept = (self._kept_points, self._kept_queries)

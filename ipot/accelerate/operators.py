@@ -26,6 +26,7 @@ from ipot.models.base import (
 from ipot.models.relay import Relay
 from ipot.models.transolver import Block as SliceBlock
 from ipot.nn.latent import PointTokens, Processor, QueryDecoder
+from ipot.nn.lattice import VCycle
 from ipot.nn.linear_attention import LinearAttention
 from ipot.nn.modulated import FourierNet
 from ipot.nn.relay import LocalDecoder, RelayBlock
@@ -191,9 +192,10 @@ def decoded_at_once(model: nn.Module, count: int) -> int:
 
 WORTH_COMPILING = (PointTokens, QueryDecoder, RelayBlock, LocalDecoder, SliceBlock)
 """Layers that are compiled one by one: they are many small passes over rows."""
-LEFT_EAGER = (LinearAttention, FourierNet)
-"""Layers whose models are not compiled: it takes a minute for the first, and the second is
-differentiated by its own encoder and once more in training."""
+LEFT_EAGER = (LinearAttention, FourierNet, VCycle)
+"""Layers whose models are not compiled: it takes a minute for the first, the second is
+differentiated by its own encoder and once more in training, and the third is convolutions, which
+are quick as they are."""
 
 
 def regions(model: Operator) -> Iterator[nn.Module]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ipot.models.flare import FLARE
     from ipot.models.fno import FNO
     from ipot.models.ipot import IPOT
+    from ipot.models.lattice import Lattice
     from ipot.models.lno import LNO
     from ipot.models.lrsa import LRSA
     from ipot.models.meshgraphnet import MeshGraphNet
@@ -30,6 +31,7 @@ __all__ = [
     "LRSA",
     "DINo",
     "DeepONet",
+    "Lattice",
     "MeshGraphNet",
     "OFormer",
     "PerceiverIO",

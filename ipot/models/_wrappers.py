@@ -102,6 +102,7 @@ class Normalized(Wrapper):
                 )
             self.register_buffer(name, held)
         self.inward, self.outward = Inward(), Outward()
+        inner.rescale(statistics)
 
     def seen(self, batch: Batch) -> Batch:
         """The batch in the scales of the data."""

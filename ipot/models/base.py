@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ipot import registry
 from ipot.data.dataset import Dataset
+from ipot.data.statistics import Statistics
 from ipot.errors import DataError, Unsupported
 from ipot.models._tensors import batch_of, config_for, spec_for
 from ipot.nn.neighbours import Neighbours
@@ -123,6 +124,10 @@ class Operator(nn.Module, ABC):
     def measure(self, points: Float[Tensor, "N D"]) -> None:
         """Look at the points of the first training sample, before anything is learnt; nothing to
         most models."""
+
+    def rescale(self, statistics: Statistics) -> None:
+        """Told the scales of its inputs and outputs before anything is learnt; nothing to most
+        models. One that carries past frames on as answers takes them from one to the other."""
 
     def _fixed(self, data: Dataset) -> bool:
         """True if all samples have the same points, as many as the problem says."""

@@ -27,6 +27,7 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ipot.data.statistics import Statistics
 from ipot.errors import Unsupported
 from ipot.models._settings import divided, features, frequencies, positive
 from ipot.models.base import Latent, LatentOperator, SeenPoints
@@ -152,7 +153,7 @@ class Relay(LatentOperator):
                 f"model.change answers with the change since the last of past frames among the "
                 f"inputs of {spec.name}, and {lacks}: use --model.no-change"
             )
-        # The scales of inputs and outputs differ a little: what counts of the frame is learnt.
+        # A frame that came in has scales of its own. What counts of it is learnt besides.
         self.kept = Affine(len(spec.outputs)) if config.change else None
         self.local, self.mixes = local, config.mixing
         start_local(self, spec)
@@ -205,6 +206,12 @@ class Relay(LatentOperator):
     def measure(self, points: Float[Tensor, "N D"]) -> None:
         """The first points that a new model sees give the distance δ of its stencils."""
         self.surroundings.measure(points)
+
+    def rescale(self, statistics: Statistics) -> None:
+        """The last frame is added to answers: it is taken to the scales of these."""
+        if self.kept is not None:
+            last, outputs = self.spec.history, len(self.spec.outputs)
+            self.kept.start(statistics, slice((last - 1) * outputs, last * outputs))
 
     def _real(self, seen: SeenPoints) -> Tensor | None:
         """Which rows of the features are real: all of the parameters are."""

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ipot.data.statistics import Statistics
 from ipot.nn.attention import AttentionBlock, attention, join_heads, split_heads
 from ipot.nn.mlp import MLP
 from ipot.nn.neighbours import Neighbours
@@ -172,12 +173,30 @@ def relay_blocks(
 
 
 class Affine(nn.Module):
-    """scale ∘ x + shift, for each channel; at the start x itself."""
+    """scale ∘ x + shift, for each channel; x itself until `start` or training says otherwise."""
 
-    def __init__(self, channels: int) -> None:
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, channels: int, *, learnt: bool = True) -> None:
         super().__init__()
-        self.scale = nn.Parameter(torch.ones(channels))
-        self.shift = nn.Parameter(torch.zeros(channels))
+        for name, start in (("scale", torch.ones(channels)), ("shift", torch.zeros(channels))):
+            if learnt:
+                self.register_parameter(name, nn.Parameter(start))
+            else:
+                self.register_buffer(name, start)
+
+    @torch.no_grad()
+    def start(self, statistics: Statistics, frames: slice) -> None:
+        """Begin with what takes past frames, some of the inputs, from the scales that inputs have
+        to those of outputs: the same physical field."""
+        repeats = len(statistics.input_mean[frames]) // len(statistics.output_mean)
+        mean, scale = (
+            t.repeat(repeats) for t in (statistics.output_mean, statistics.output_scale)
+        )
+        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        self.scale.copy_(statistics.input_scale[frames] / scale)
+        self.shift.copy_((statistics.input_mean[frames] - mean) / scale)
 
     def forward(self, x: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
         """In the precision of x."""

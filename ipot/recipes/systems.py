@@ -288,6 +288,22 @@ SYSTEMS: dict[str, System] = {
             ),
         },
     ),
+    # Ours as well. A rollout is learnt in pieces, since each step begins from frames at the places.
+    "lattice": System(
+        {"epochs": 400, "batch": 10, "learning_rate": 1e-3, "weight_decay": 1e-3},
+        {
+            "burgers": Row({"width": 32}, ours={"augment": True}),
+            "darcy": Row(ours=SLOPES | {"augment": True}),
+            "navier_stokes": Row(
+                ours={"epochs": 300, "unroll": 4, "pieces": 1, "batch": 20, "augment": True}
+            ),
+            "airfoil": Row(ours=SLOPES | {"augment": True}),
+            "plasticity": Row({"width": 32}, ours={"augment": True}, view=REPEATED),
+            "shallow_water": Row(ours={"unroll": 4, "pieces": 1, "batch": 8}),
+            "era5": Row(ours={"epochs": 50, "unroll": 2, "pieces": 1}),
+            "sst": Row({"width": 32}, ours=default.TRAINING["sst"]),
+        },
+    ),
     # Nobody has printed its sizes for these problems: IPOT's, problem by problem.
     "perceiver_io": System(
         {"epochs": 500},
@@ -313,6 +329,7 @@ SMALL: dict[str, Changes] = {
     "ipot": _FEW | {"latents": 64},
     "transformer": _FEW,
     "relay": _FEW | {"latents": 32, "states": 64},
+    "lattice": {"width": 16, "most_width": 64, "blocks": 1, "heads": 4},
     "perceiver_io": _FEW | {"latents": 64, "cross_heads": 1},
     "transolver": {"width": 48, "blocks": 3, "heads": 4, "slices": 16},
     "lno": {"width": 48, "blocks": 2, "heads": 4, "modes": 48},

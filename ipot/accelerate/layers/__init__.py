@@ -23,10 +23,13 @@ from ipot.accelerate.layers.latent import (
     QuickProcessor,
     QuickQueryDecoder,
 )
+from ipot.accelerate.layers.lattice import QuickChannelNorm, QuickPlaces, QuickToPlaces
 from ipot.accelerate.layers.relay import QuickLocalMixing, QuickRelayAttention, QuickSurroundings
 from ipot.nn.attention import AttentionBlock, GatedFeedForward, MultiHead
 from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
+from ipot.nn.lattice import ChannelNorm
 from ipot.nn.neighbours import Surroundings
+from ipot.nn.places import Places, ToPlaces
 from ipot.nn.points import FourierFeatures, Lift
 from ipot.nn.relay import LocalMixing, RelayAttention
 from ipot.nn.slices import PhysicsAttention
@@ -43,6 +46,9 @@ QUICKER: dict[type[nn.Module], type[nn.Module]] = {
     RelayAttention: QuickRelayAttention,
     LocalMixing: QuickLocalMixing,
     Surroundings: QuickSurroundings,
+    Places: QuickPlaces,
+    ToPlaces: QuickToPlaces,
+    ChannelNorm: QuickChannelNorm,
 }
 """The quicker version of a layer. A new one is a class here and a line in this table."""
 

@@ -1,0 +1,112 @@
+"""Quicker lattices: what a fixed mesh tells its places, and norms in the precision of products."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ipot.accelerate.fixed_mesh import KeepsNeighbours
+from ipot.accelerate.twins import Accelerated
+from ipot.nn.lattice import ChannelNorm
+from ipot.nn.neighbours import Neighbours
+from ipot.nn.places import Corners, Places, ToPlaces
+
+CLOSE = 1e-2
+"""A share that lies so near to one is one, where a mesh is kept."""
+
+
+class QuickPlaces(Accelerated, KeepsNeighbours, Places):
+    """Places around queries that are looked for once where a training keeps its mesh."""
+
+    def forward(self, queries: Float[Tensor, "G M D"]) -> Neighbours:
+        """For all queries, the places around them."""
+        kept = None
+        if self._kept_points is not None:
+            asked = None if queries is self._kept_points else queries
+            kept = self.kept_for(self._kept_points, asked)
+        return super().forward(queries) if kept is None else kept
+
+    def search(self, points: Tensor, queries: Tensor | None) -> Neighbours:
+        """The places around queries, or around points that may be asked at."""
+        return only_one(super().forward(points if queries is None else queries))
+
+    def takes(self, points: Tensor) -> bool:
+        """True for points of the chart's space."""
+        return points.shape[-1] == self.chart.dimension
+
+
+class QuickToPlaces(Accelerated, KeepsNeighbours, ToPlaces):
+    """What places hear of which input, found once where a training keeps its mesh; where that is
+    the lattice, every place takes the value of one input, and nothing is summed."""
+
+    def forward(
+        self,
+        points: Float[Tensor, "G N D"],
+        values: Float[Tensor, "B N C"],
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> tuple[Float[Tensor, "B Z C"], Float[Tensor, "G1 Z A1"]]:
+        """V at all places, and how it was come by."""
+        kept = None if mask is not None else self.kept_for(points, None)
+        if not isinstance(kept, Neighbours):
+            return super().forward(points, values, mask)
+        exact = torch.promote_types(values.dtype, self.places.gap.dtype)
+        found = kept.look_up(values.to(exact))
+        return found, found.new_zeros(1, found.shape[1], len(self.places.counts) + 1)
+
+    def corners(
+        self, points: Float[Tensor, "G N D"], mask: Bool[Tensor, "B N"] | None = None
+    ) -> Corners:
+        """Which places hear of which input, and how much."""
+        kept = None if mask is not None else self.kept_for(points, None)
+        return kept if isinstance(kept, Corners) else super().corners(points, mask)
+
+    def search(self, points: Tensor, queries: Tensor | None) -> Neighbours | Corners:
+        """What is kept of points, whatever the queries are."""
+        corners = super().corners(points, None)
+        return one_input_each(corners, self.places.number) or corners
+
+    def takes(self, points: Tensor) -> bool:
+        """True for points of the chart's space."""
+        return points.shape[-1] == self.places.chart.dimension
+
+
+def only_one(found: Neighbours) -> Neighbours:
+    """Neighbours of which one counts for each place and no other does, as that one alone: then
+    nothing is summed, which on a GPU would have no fixed order in the backward pass. This waits for
+    the device."""
+    if found.weight is None or not found.weight.shape[-1]:
+        return found
+    largest, which = found.weight.max(-1, keepdim=True)
+    others = found.weight.abs().sum(-1, keepdim=True) - largest.abs()
+    if bool(((largest - 1).abs() > CLOSE).any()) or bool((others > CLOSE).any()):
+        return found
+    return Neighbours(found.index.gather(-1, which))
+
+
+def one_input_each(corners: Corners, number: int) -> Neighbours | None:
+    """The one input that lies on every place, if all points lie on places and no place is without
+    one. This waits for the device."""
+    if len(corners.index) != 1:
+        return None
+    largest, which = corners.told[0, ..., 0].max(-1)  # Λ
+    place = corners.index[0].gather(-1, which.unsqueeze(-1)).squeeze(-1)
+    on_places = bool((largest > 1 - CLOSE).all())
+    if not on_places or place.unique().numel() != number or len(place) != number:
+        return None
+    return Neighbours(place.argsort().view(1, -1, 1))
+
+
+class QuickChannelNorm(Accelerated, ChannelNorm):
+    """In the precision that products have: sums are in float32 inside of the kernel."""
+
+    def forward(self, input: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B C *grid"]:
+        """Every place by itself."""
+        kind = input.device.type
+        if not torch.is_autocast_enabled(kind):
+            return super().forward(input)
+        rows = input.movedim(1, -1).to(torch.get_autocast_dtype(kind))
+        with torch.autocast(kind, enabled=False):
+            weight, bias = self.weight.to(rows.dtype), self.bias.to(rows.dtype)
+            return F.layer_norm(rows, self.normalized_shape, weight, bias, self.eps).movedim(-1, 1)

@@ -1,0 +1,153 @@
+"""Layers on lattices: inducing points that have places, each next to its neighbours.
+
+    x + conv(GELU(conv(LN(x))))       a block: 3^D weights for every pair of channels
+    V-cycle                           blocks on a lattice and on coarser ones, down and up again;
+                                      on the coarsest all places attend to each other
+
+Distances between neighbours are the same whatever points came in, so convolutions know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import nn
+
+from ipot.nn.latent import Processor
+from ipot.nn.slices import CONVOLUTIONS
+
+
+class ChannelNorm(nn.LayerNorm):
+    """LayerNorm over the channels of every place, whose axis is the second."""
+
+    def forward(self, input: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B C *grid"]:
+        """Every place by itself."""
+        return super().forward(input.movedim(1, -1)).movedim(-1, 1)
+
+
+class Convolution(nn.Module):
+    """3^D weights for every pair of channels; periodic axes wrap, the others end in zeros."""
+
+    def __init__(self, into: int, out: int, wraps: Sequence[bool]) -> None:
+        super().__init__()
+        self.wraps = tuple(wraps)
+        padding = tuple(0 if wrap else 1 for wrap in wraps)
+        self.layer = CONVOLUTIONS[len(wraps)](into, out, 3, padding=padding)
+
+    def forward(self, x: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B O *grid"]:
+        """On the same grid."""
+        for axis, wrap in enumerate(self.wraps, start=2):
+            if wrap:
+                last = x.shape[axis] - 1
+                x = torch.cat([x.narrow(axis, last, 1), x, x.narrow(axis, 0, 1)], axis)
+        return self.layer(x)
+
+
+class LatticeBlock(nn.Module):
+    """x + conv(GELU(conv(norm(x))))."""
+
+    def __init__(self, width: int, wraps: Sequence[bool]) -> None:
+        super().__init__()
+        self.norm = ChannelNorm(width)
+        self.into = Convolution(width, width, wraps)
+        self.out = Convolution(width, width, wraps)
+        with torch.no_grad():  # begin near x itself: blocks are many
+            self.out.layer.weight.mul_(0.2)
+
+    def forward(self, x: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B C *grid"]:
+        """The same places."""
+        return x + self.out(F.gelu(self.into(self.norm(x))))
+
+
+class Coarser(nn.Module):
+    """2^D neighbouring places to one of the next lattice."""
+
+    def __init__(self, into: int, out: int, wraps: Sequence[bool]) -> None:
+        super().__init__()
+        self.wraps = tuple(wraps)
+        self.layer = CONVOLUTIONS[len(wraps)](into, out, 2, stride=2)
+
+    def forward(self, x: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B O *coarser"]:
+        """Half as many along each axis, rounded up: the last of an odd number is met once more, on
+        a periodic axis the first."""
+        for axis, wrap in enumerate(self.wraps, start=2):
+            size = x.shape[axis]
+            if size % 2:
+                x = torch.cat([x, x.narrow(axis, 0 if wrap else size - 1, 1)], axis)
+        return self.layer(x)
+
+
+class Finer(nn.Module):
+    """One place to the 2^D of the lattice before it."""
+
+    def __init__(self, into: int, out: int, axes: int) -> None:
+        super().__init__()
+        self.axes = axes
+        self.layer = nn.Linear(into, out * 2**axes)
+
+    def forward(
+        self, x: Float[Tensor, "B C *coarser"], shape: Sequence[int]
+    ) -> Float[Tensor, "B O *grid"]:
+        """The places of a lattice of this shape."""
+        parts = self.layer(x.movedim(1, -1)).unflatten(-1, (*(2,) * self.axes, -1))
+        # Behind each axis of the coarse lattice comes that of its children.
+        order = [0]
+        for axis in range(self.axes):
+            order += [1 + axis, 1 + self.axes + axis]
+        fine = parts.permute(*order, -1)
+        for axis in range(self.axes):
+            fine = fine.flatten(1 + axis, 2 + axis)
+        return fine[(slice(None), *(slice(n) for n in shape))].movedim(-1, 1)
+
+
+class VCycle(nn.Module):
+    """Blocks on every lattice on the way down, attention among all places of the coarsest, and
+    blocks on the way up, each beside what the way down has left there."""
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        wraps: Sequence[bool],
+        *,
+        blocks: int,
+        attention: int,
+        heads: int,
+        multiplier: int,
+    ) -> None:
+        super().__init__()
+        pairs = list(pairwise(widths))
+
+        def stage(width: int) -> nn.Sequential:
+            return nn.Sequential(*(LatticeBlock(width, wraps) for _ in range(blocks)))
+
+        self.down = nn.ModuleList(stage(width) for width in widths[:-1])
+        self.coarser = nn.ModuleList(Coarser(a, b, wraps) for a, b in pairs)
+        self.bottom = stage(widths[-1])
+        self.processor = Processor(widths[-1], blocks=attention, heads=heads, multiplier=multiplier)
+        self.finer = nn.ModuleList(Finer(b, a, len(wraps)) for a, b in pairs)
+        self.up = nn.ModuleList(stage(width) for width in widths[:-1])
+
+    def forward(self, x: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B C *grid"]:
+        """The finest lattice again."""
+        left = []
+        for stage, coarser in zip(self.down, self.coarser, strict=True):
+            x = stage(x)
+            left.append(x)
+            x = coarser(x)
+        x = self.bottom(x)
+        rows = self.processor(x.flatten(2).transpose(1, 2))
+        x = rows.transpose(1, 2).unflatten(2, x.shape[2:])
+        for stage, finer, beside in zip(
+            reversed(self.up), reversed(self.finer), reversed(left), strict=True
+        ):
+            x = stage(beside + finer(x, beside.shape[2:]))
+        return x
+
+
+def coarser_counts(counts: Sequence[int], levels: int) -> tuple[int, ...]:
+    """The places along each axis that so many halvings leave."""
+    return tuple(-(-n // 2**levels) for n in counts)
