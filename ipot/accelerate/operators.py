@@ -26,7 +26,7 @@ from ipot.models.base import (
 from ipot.models.relay import Relay
 from ipot.models.transolver import Block as SliceBlock
 from ipot.nn.latent import PointTokens, Processor, QueryDecoder
-from ipot.nn.lattice import VCycle
+from ipot.nn.lattice import LatticeBlock
 from ipot.nn.linear_attention import LinearAttention
 from ipot.nn.modulated import FourierNet
 from ipot.nn.relay import LocalDecoder, RelayBlock
@@ -190,12 +190,11 @@ def decoded_at_once(model: nn.Module, count: int) -> int:
     return DECODED_AT_ONCE.get(device, DECODED_AT_ONCE["cuda"])
 
 
-WORTH_COMPILING = (PointTokens, QueryDecoder, RelayBlock, LocalDecoder, SliceBlock)
+WORTH_COMPILING = (PointTokens, QueryDecoder, RelayBlock, LocalDecoder, LatticeBlock, SliceBlock)
 """Layers that are compiled one by one: they are many small passes over rows."""
-LEFT_EAGER = (LinearAttention, FourierNet, VCycle)
-"""Layers whose models are not compiled: it takes a minute for the first, the second is
-differentiated by its own encoder and once more in training, and the third is convolutions, which
-are quick as they are."""
+LEFT_EAGER = (LinearAttention, FourierNet)
+"""Layers whose models are not compiled: it takes a minute for the first, and the second is
+differentiated by its own encoder and once more in training."""
 
 
 def regions(model: Operator) -> Iterator[nn.Module]:

@@ -23,7 +23,7 @@ from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
 from ipot.recipes.experiment import Experiment, build, experiment, small
 from ipot.samples import Batch
-from ipot.training.step import fast_matmul
+from ipot.training.step import fast_products
 
 PATIENCE = 60.0
 """Seconds of one call beyond which a version is left out."""
@@ -163,7 +163,7 @@ def answer(
 def _as_evaluated(precision: str, device: torch.device) -> Iterator[None]:
     """The arithmetic that a model is validated in while it trains."""
     bf16 = precision == "bf16"
-    with fast_matmul(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+    with fast_products(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         yield
 
 

@@ -24,7 +24,7 @@ from ipot.training.execution import choose, precision_for
 from ipot.training.objective import RelativeL2
 from ipot.training.optimizer import make_optimizer
 from ipot.training.settings import Training
-from ipot.training.step import Step, fast_matmul
+from ipot.training.step import Step, fast_products
 
 
 def time_ours(
@@ -62,7 +62,7 @@ def time_ours(
     batches, numbers = _batches(draws, 0, device), itertools.count()
     start = time.perf_counter()
     try:
-        with fast_matmul():
+        with fast_products():
 
             def call() -> None:
                 step(next(batches), next(numbers), settings.learning_rate)

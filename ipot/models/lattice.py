@@ -65,6 +65,9 @@ class Config:
     """How often the lattice is halved along its axes; None: until it has 200 places at most."""
     blocks: int = 2
     """Blocks of two convolutions on each lattice, on the way down and on the way up."""
+    finest: int | None = None
+    """Blocks on the finest lattice; None: as many as on the others. Where fields are smooth there,
+    0 leaves it as the way in and out, at a quarter of the cost."""
     processor: int = 2
     """Self-attention blocks among the places of the coarsest lattice."""
     heads: int = 8
@@ -88,8 +91,9 @@ class Config:
     def __post_init__(self) -> None:
         positive(self, "width", "most_width", "blocks", "heads", "feed_forward", "past")
         frequencies(self)
-        if (self.levels or 0) < 0 or self.processor < 0:
-            raise Unsupported("model.levels and model.processor must not be negative")
+        for name in ("levels", "processor", "finest"):
+            if (getattr(self, name) or 0) < 0:
+                raise Unsupported(f"model.{name} must not be negative, got {getattr(self, name)}")
         if any(n < 1 for n in self.places):
             raise Unsupported(f"model.places must be positive, got {self.places}")
 
@@ -116,10 +120,12 @@ class Lattice(LatentOperator):
         nn.init.trunc_normal_(self.from_way.weight, std=START)
         goes_on = spec.steps > 1 and not self.frames
         self.before = nn.Linear(config.width, config.width) if goes_on else None
+        widths = _widths(config, self.places.counts)
+        finest = config.blocks if config.finest is None or len(widths) == 1 else config.finest
         self.cycle = VCycle(
-            _widths(config, self.places.counts),
+            widths,
             self.places.wraps,
-            blocks=config.blocks,
+            blocks=[finest] + [config.blocks] * (len(widths) - 1),
             attention=config.processor,
             heads=config.heads,
             multiplier=config.feed_forward,
@@ -176,11 +182,9 @@ class Lattice(LatentOperator):
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """u(y): between the places around every query."""
-        seen, _, last = self._parts(latent)
+        seen, _, fields = self._parts(latent)
         if self.before is not None:
-            fields = self.head(self.norm(last)).to(last.dtype)
-        else:
-            fields = last
+            fields = self.head(self.norm(fields)).to(fields.dtype)
         if self.frames:
             fields = seen[..., self.frames - len(self.spec.outputs) : self.frames]
         return self.places(queries).look_up(fields)

@@ -113,7 +113,7 @@ class VCycle(nn.Module):
         widths: Sequence[int],
         wraps: Sequence[bool],
         *,
-        blocks: int,
+        blocks: Sequence[int],
         attention: int,
         heads: int,
         multiplier: int,
@@ -121,15 +121,16 @@ class VCycle(nn.Module):
         super().__init__()
         pairs = list(pairwise(widths))
 
-        def stage(width: int) -> nn.Sequential:
-            return nn.Sequential(*(LatticeBlock(width, wraps) for _ in range(blocks)))
+        def stage(width: int, count: int) -> nn.Sequential:
+            return nn.Sequential(*(LatticeBlock(width, wraps) for _ in range(count)))
 
-        self.down = nn.ModuleList(stage(width) for width in widths[:-1])
+        stages = list(zip(widths, blocks, strict=True))
+        self.down = nn.ModuleList(stage(*sizes) for sizes in stages[:-1])
         self.coarser = nn.ModuleList(Coarser(a, b, wraps) for a, b in pairs)
-        self.bottom = stage(widths[-1])
+        self.bottom = stage(*stages[-1])
         self.processor = Processor(widths[-1], blocks=attention, heads=heads, multiplier=multiplier)
         self.finer = nn.ModuleList(Finer(b, a, len(wraps)) for a, b in pairs)
-        self.up = nn.ModuleList(stage(width) for width in widths[:-1])
+        self.up = nn.ModuleList(stage(*sizes) for sizes in stages[:-1])
 
     def forward(self, x: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B C *grid"]:
         """The finest lattice again."""

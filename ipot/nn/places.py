@@ -211,9 +211,13 @@ class Corners(NamedTuple):
 class ToPlaces(nn.Module):
     """From input points to the places of a lattice: V, and beside it r and 1 - c."""
 
+    ends: Tensor
+
     def __init__(self, places: Places) -> None:
         super().__init__()
         self.places = places
+        ends = tuple(product((0, 1), repeat=len(places.counts)))
+        self.register_buffer("ends", torch.tensor(ends), persistent=False)
 
     def forward(
         self,
@@ -248,17 +252,16 @@ class ToPlaces(nn.Module):
         if mask is not None:
             at = at.expand(len(mask), -1, -1)
         low, part = cell(at, self.places.counts, self.places.wraps)
-        numbers, weights, told = [], [], []
-        for corner in product((0, 1), repeat=at.shape[-1]):
-            off = part - part.new_tensor(corner)
-            tent = (1 - off.abs()).clamp(min=0.0).prod(-1, keepdim=True)
-            if mask is not None:
-                tent = tent * mask.unsqueeze(-1)
-            near = tent / (off.square().sum(-1, keepdim=True) + NEAR**2).square()
-            numbers.append(_number_of(low, corner, self.places.counts))
-            weights.append(near.squeeze(-1))
-            told.append(torch.cat([tent, near, near * off], -1))
-        return Corners(torch.stack(numbers, -1), torch.stack(weights, -1), torch.stack(told, -2))
+        off = part.unsqueeze(-2) - self.ends
+        tent = (1 - off.abs()).clamp(min=0.0).prod(-1, keepdim=True)
+        if mask is not None:
+            tent = tent * mask[..., None, None]
+        near = tent / (off.square().sum(-1, keepdim=True) + NEAR**2).square()
+        # Beyond an open end, where Λ is zero, it is the number of any place.
+        number = torch.zeros_like(low[..., :1])
+        for axis, count in enumerate(self.places.counts):
+            number = number * count + (low[..., axis, None] + self.ends[:, axis]) % count
+        return Corners(number, near.squeeze(-1), torch.cat([tent, near, near * off], -1))
 
     def mean(self, heard: Heard) -> tuple[Float[Tensor, "B Z C"], Float[Tensor, "G1 Z A1"]]:
         """V, and r and 1 - c, of these sums."""
@@ -285,16 +288,6 @@ def cell(
         lows.append(low.long() % count)
         parts.append(x - low)
     return torch.stack(lows, -1), torch.stack(parts, -1)
-
-
-def _number_of(
-    low: Int[Tensor, "G N A"], corner: Sequence[int], counts: Sequence[int]
-) -> Int[Tensor, "G N"]:
-    """The number of a corner among all places. Beyond an open end, where Λ is zero, it is any."""
-    number = torch.zeros_like(low[..., 0])
-    for axis, count in enumerate(counts):
-        number = number * count + (low[..., axis] + corner[axis]) % count
-    return number
 
 
 def _summed(

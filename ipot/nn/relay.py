@@ -191,9 +191,7 @@ class Affine(nn.Module):
         """Begin with what takes past frames, some of the inputs, from the scales that inputs have
         to those of outputs: the same physical field."""
         repeats = len(statistics.input_mean[frames]) // len(statistics.output_mean)
-        mean, scale = (
-            t.repeat(repeats) for t in (statistics.output_mean, statistics.output_scale)
-        )
+        mean, scale = (t.repeat(repeats) for t in (statistics.output_mean, statistics.output_scale))
         scale = torch.where(scale > 0, scale, torch.ones_like(scale))
         self.scale.copy_(statistics.input_scale[frames] / scale)
         self.shift.copy_((statistics.input_mean[frames] - mean) / scale)

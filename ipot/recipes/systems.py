@@ -293,9 +293,10 @@ SYSTEMS: dict[str, System] = {
         {"epochs": 400, "batch": 10, "learning_rate": 1e-3, "weight_decay": 1e-3},
         {
             "burgers": Row({"width": 32}, ours={"augment": True}),
-            "darcy": Row(ours=SLOPES | {"augment": True}),
+            "darcy": Row(ours=SLOPES | {"augment": True, "points_least": 0.25}),
             "navier_stokes": Row(
-                ours={"epochs": 300, "unroll": 4, "pieces": 1, "batch": 20, "augment": True}
+                {"finest": 0},
+                ours={"epochs": 300, "unroll": 1, "pieces": 4, "batch": 20, "augment": True},
             ),
             "airfoil": Row(ours=SLOPES | {"augment": True}),
             "plasticity": Row({"width": 32}, ours={"augment": True}, view=REPEATED),

@@ -165,15 +165,14 @@ class Draws:
         return self.packed_batch(draw) if packed else self.stacked_batch(draw)
 
     def mesh(self) -> tuple[Tensor | None, Tensor | None]:
-        """Points and queries that every batch has as the very same tensors; None for those that
-        differ from batch to batch, or that move in time."""
+        """Points and queries that batches have as the very same tensors, points at least where they
+        take all of them; None for those that differ from batch to batch, or that move in time."""
         if not isinstance(self.data, Stacked):
             return None, None
         whole = self.data.data
         # How a batch is made is the same at every step, so that one of them tells.
-        batch = self.gather(self(0).to(whole.values.device))
-        always = batch.points is whole.points and len(self._shares) == 1
-        points = batch.points if always else None
+        batch = self.gather(self._draw(0, *self._whole(0), self._shares[0]).to(whole.values.device))
+        points = batch.points if batch.points is whole.points else None
         fixed = batch.queries is whole.queries and batch.queries.ndim == 3
         return points, batch.queries if fixed else None
 

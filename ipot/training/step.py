@@ -299,14 +299,17 @@ def _sizes_apart() -> Iterator[None]:
 
 
 @contextmanager
-def fast_matmul() -> Iterator[None]:
-    """Let float32 products use the GPU's matrix units while training."""
-    before = torch.get_float32_matmul_precision()
+def fast_products() -> Iterator[None]:
+    """While training, let float32 products use the GPU's matrix units, and let convolutions take
+    the way that is quickest for their sizes, which is found out at the first step."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
     torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.benchmark = before[1]
 
 
 class Ledger(nn.Module):

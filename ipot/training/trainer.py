@@ -27,7 +27,7 @@ from ipot.training.journal import Journal, Progress, Speed, duration
 from ipot.training.objective import Objective, RelativeL2, Validation, relative, with_gradients
 from ipot.training.optimizer import Average, make_optimizer
 from ipot.training.settings import Training, learning_rate, refuse_gradients
-from ipot.training.step import Step, fast_matmul
+from ipot.training.step import Step, fast_products
 from ipot.training.unroll import horizon, refuse_growth
 
 __all__ = ["Result", "Stopped", "Trainer", "train"]
@@ -165,7 +165,7 @@ class Trainer:
         began = time.monotonic() - state.seconds
         saved, watch = time.monotonic(), Speed()
         fresh = self.step.mode != "eager"
-        with signals_caught() as caught, fast_matmul():
+        with signals_caught() as caught, fast_products():
             self.model.train()
             batches = self._batches()
             while not self._finished():

@@ -61,7 +61,11 @@ def test_an_example_has_the_shapes_of_every_draw():
             like.copy_(mine)
             assert draws.gather(like).values.shape == draws.gather(mine).values.shape
         assert len({share for _, share in examples}) == 3
-        assert draws.mesh()[0] is None  # which is not the same in every step
+        mesh = draws.mesh()[0]
+        assert (mesh is None) == (kind == "packed")
+        for share, draw in ((d.share, d) for d in draws.examples()):
+            same = draws.gather(draw).points is mesh
+            assert same == (kind == "stacked" and share == 1)
 
 
 @pytest.mark.parametrize("data", DATA)
