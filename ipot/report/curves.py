@@ -123,6 +123,7 @@ def training(metrics: Sequence[Mapping[str, Any]]) -> Figure:
         raise DataError("there are no metrics to draw: train for at least one epoch")
     from matplotlib.ticker import MaxNLocator
 
+    metrics = _one_a_step(metrics)
     key = _position(metrics)
     with look():
         sheet = Sheet(5.2, 3.0)
@@ -160,6 +161,17 @@ def tidy(axes: Axes) -> None:
     axes.grid(True, which="major", color=RULE, linewidth=0.5, zorder=0)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _one_a_step(metrics: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The rows, with those of one epoch and step as one: a run that its clock ends just behind an
+    epoch's row writes another, with the validation error."""
+    found: dict[Any, dict[str, Any]] = {}
+    for number, row in enumerate(metrics):
+        place = row.get("epoch"), row.get("step")
+        known = found.setdefault(place if place[1] is not None else number, {})
+        known.update({name: value for name, value in row.items() if value is not None})
+    return list(found.values())
 
 
 def _position(metrics: Sequence[Mapping[str, Any]]) -> str:

@@ -375,6 +375,18 @@ def test_training_counts_steps_within_an_epoch() -> None:
         plots.training([])
 
 
+def test_a_row_that_only_adds_a_validation_is_part_of_the_one_before():
+    """A run that its clock ends just behind an epoch's row writes that epoch twice."""
+    row = {"epoch": 1, "step": 10, "loss": 1.0, "learning_rate": 1e-3}
+    rows = [row | {"validation": 0.9}, row | {"epoch": 2, "step": 20, "loss": 0.5}]
+    figure = plots.training([*rows, rows[1] | {"validation": 0.4}])
+    loss, validation = figure.axes[0].get_lines()[:2]
+    assert loss.get_ydata().tolist() == [1.0, 0.5]
+    assert validation.get_ydata().tolist() == [0.9, 0.4]
+    with pytest.raises(DataError, match="its own `epoch` or `step`"):
+        plots.training([{"epoch": 1, "loss": 1.0}, {"epoch": 1, "loss": 2.0}])
+
+
 def test_overview_of_a_plane() -> None:
     sample, prediction = grid_sample()
     some = sample.take_points(torch.arange(0, 144, 5))
