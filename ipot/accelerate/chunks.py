@@ -12,6 +12,8 @@ from torch import Tensor
 from ipot.accelerate.projected import Ready
 from ipot.accelerate.shared_mesh import Split
 from ipot.accelerate.twins import Target
+from ipot.models.base import Latent
+from ipot.samples import Batch
 
 STREAMED = 1 << 19
 """Rows of inputs (samples times points) beyond which they are worth taking in chunks."""
@@ -28,6 +30,29 @@ which is the case from four million on. Fewer are replayed (`ipot.accelerate.rep
 SCORES_AT_ONCE = 1 << 24
 """Scores of a chunk (samples times heads times queries times keys), of which the plain formula
 holds a few copies: 64 MiB each in float32."""
+
+Prepare = Callable[[Batch], Batch]
+"""From a batch as it is stored to what a model takes: on its device, in its scales."""
+
+
+class EncodesInChunks:
+    """A model whose encoder can take inputs in chunks by a way of its own."""
+
+    def takes_chunks(self) -> bool:
+        """True if its layers are those that this way knows."""
+        raise NotImplementedError
+
+    def is_much(self, batch: Batch) -> bool:
+        """True if a batch had better be taken in chunks."""
+        raise NotImplementedError
+
+    def encode_in_chunks(
+        self, batch: Batch, prepare: Prepare = lambda batch: batch, at_once: int | None = None
+    ) -> Latent:
+        """The state of a batch whose chunks `prepare` turns into what the model takes, of about
+        `at_once` samples times points each."""
+        raise NotImplementedError
+
 
 Tokens = Callable[..., tuple[Tensor | Split | Ready, Tensor | None]]
 

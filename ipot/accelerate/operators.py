@@ -11,7 +11,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ipot.accelerate.chunks import Streamed, rows_by_kernel, streams
+from ipot.accelerate.chunks import EncodesInChunks, Streamed, rows_by_kernel, streams
+from ipot.accelerate.lattice_streaming import StreamedLattice
 from ipot.accelerate.layers import QuickInducingPoints, QuickQueryDecoder
 from ipot.accelerate.relay_streaming import StreamedRelay
 from ipot.models._wrappers import Inward, Outward, Wrapper
@@ -23,6 +24,7 @@ from ipot.models.base import (
     SeenPoints,
     without_queries,
 )
+from ipot.models.lattice import Lattice
 from ipot.models.relay import Relay
 from ipot.models.transolver import Block as SliceBlock
 from ipot.nn.latent import PointTokens, Processor, QueryDecoder
@@ -116,11 +118,13 @@ def decoding_together(kind: type[nn.Module]) -> type[nn.Module] | None:
         return None
     if kind not in _made:
         facts = {"__module__": kind.__module__, "__doc__": kind.__doc__}
-        base = StreamedRelay if kind is Relay else kind
+        base = IN_CHUNKS.get(kind, kind)
         _made[kind] = type(kind.__name__, (DecodesTogether, base), facts)
     return _made[kind]
 
 
+IN_CHUNKS: dict[type[nn.Module], type[nn.Module]] = {Relay: StreamedRelay, Lattice: StreamedLattice}
+"""Models that take very many inputs in chunks by a way of their own."""
 _made: dict[type[nn.Module], type[nn.Module]] = {}
 
 
@@ -140,7 +144,7 @@ def encode(
     device = next((p.device for p in model.parameters()), batch.values.device)
     count = batch.size * batch.values.shape[1]
     many = streams(count, device) if at_once is None else count > at_once
-    if isinstance(model, StreamedRelay) and model.takes_chunks():
+    if isinstance(model, EncodesInChunks) and model.takes_chunks():
         much = model.is_much(batch) if at_once is None else count > at_once
         if much and not torch.is_grad_enabled():
             return model.encode_in_chunks(batch, prepare, at_once)

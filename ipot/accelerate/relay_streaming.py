@@ -10,7 +10,6 @@ L (L + 1) / 2 blocks at every point instead of L.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ipot.accelerate.chunks import Chunks
+from ipot.accelerate.chunks import Chunks, EncodesInChunks, Prepare
 from ipot.accelerate.layers.attention import QuickBlock
 from ipot.accelerate.layers.relay import QuickRelayAttention
 from ipot.accelerate.streaming import attend_chunks
@@ -38,10 +37,8 @@ are surroundings."""
 SURROUNDED, FEW = 2, 1 << 12
 """Times its own size that a chunk may have with its surroundings, or so many points."""
 
-Prepare = Callable[[Batch], Batch]
 
-
-class StreamedRelay(Relay):
+class StreamedRelay(EncodesInChunks, Relay):
     """A relay that encodes very many inputs in chunks. It is mixed into the accelerated class."""
 
     encoder: Any

@@ -51,6 +51,14 @@ class Statistics:
             parameter_scale=parameters.scale(),
         )
 
+    def inputs_as_outputs(self, frames: slice) -> tuple[Tensor, Tensor]:
+        """The scale and shift that take past frames, some of the inputs, from the scales of inputs
+        to those of outputs: both are the same physical field."""
+        repeats = len(self.input_mean[frames]) // len(self.output_mean)
+        mean, scale = (t.repeat(repeats) for t in (self.output_mean, self.output_scale))
+        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        return self.input_scale[frames] / scale, (self.input_mean[frames] - mean) / scale
+
     def tensors(self) -> dict[str, Tensor]:
         """All of it by name."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

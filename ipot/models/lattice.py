@@ -196,7 +196,8 @@ class Lattice(LatentOperator):
     def rescale(self, statistics: Statistics) -> None:
         """Frames that came in are taken to the scales of answers, beside which they go on."""
         if self.kept is not None:
-            self.kept.start(statistics, slice(self.older, self.older + self.frames))
+            frames = slice(self.older, self.older + self.frames)
+            self.kept.start(*statistics.inputs_as_outputs(frames))
 
     def _parts(self, latent: Latent) -> tuple[Tensor, Tensor, Tensor]:
         """What the places see, how they came by it, and what the last step made."""

@@ -211,7 +211,8 @@ class Relay(LatentOperator):
         """The last frame is added to answers: it is taken to the scales of these."""
         if self.kept is not None:
             last, outputs = self.spec.history, len(self.spec.outputs)
-            self.kept.start(statistics, slice((last - 1) * outputs, last * outputs))
+            frames = slice((last - 1) * outputs, last * outputs)
+            self.kept.start(*statistics.inputs_as_outputs(frames))
 
     def _real(self, seen: SeenPoints) -> Tensor | None:
         """Which rows of the features are real: all of the parameters are."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 
 from ipot.nn.latent import Processor
 from ipot.nn.slices import CONVOLUTIONS
@@ -36,7 +37,8 @@ class Convolution(nn.Module):
         super().__init__()
         self.wraps = tuple(wraps)
         padding = tuple(0 if wrap else 1 for wrap in wraps)
-        self.layer = CONVOLUTIONS[len(wraps)](into, out, 3, padding=padding)
+        kind: Any = CONVOLUTIONS[len(wraps)]
+        self.layer = kind(into, out, 3, padding=padding)
 
     def forward(self, x: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B O *grid"]:
         """On the same grid."""

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.data.statistics import Statistics
 from ipot.nn.attention import AttentionBlock, attention, join_heads, split_heads
 from ipot.nn.mlp import MLP
 from ipot.nn.neighbours import Neighbours
@@ -187,14 +186,10 @@ class Affine(nn.Module):
                 self.register_buffer(name, start)
 
     @torch.no_grad()
-    def start(self, statistics: Statistics, frames: slice) -> None:
-        """Begin with what takes past frames, some of the inputs, from the scales that inputs have
-        to those of outputs: the same physical field."""
-        repeats = len(statistics.input_mean[frames]) // len(statistics.output_mean)
-        mean, scale = (t.repeat(repeats) for t in (statistics.output_mean, statistics.output_scale))
-        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
-        self.scale.copy_(statistics.input_scale[frames] / scale)
-        self.shift.copy_((statistics.input_mean[frames] - mean) / scale)
+    def start(self, scale: Float[Tensor, " K"], shift: Float[Tensor, " K"]) -> None:
+        """Begin with these."""
+        self.scale.copy_(scale)
+        self.shift.copy_(shift)
 
     def forward(self, x: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
         """In the precision of x."""
