@@ -129,6 +129,6 @@ def surrogate(problem: str) -> Any:
     import ipot
     from ipot.recipes.experiment import build
 
-    settings = ipot.experiment(problem)
+    settings = ipot.experiment(problem, "ipot")
     settings = replace(settings, model=replace(settings.model, **TINY))
     return ipot.Surrogate.of_experiment(build(settings), settings)

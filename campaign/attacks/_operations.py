@@ -64,7 +64,7 @@ class Operation(ABC):
 
 def tiny(problem: str, **training: Any) -> Experiment:
     """An experiment of a tenth of a second that writes a checkpoint at every step."""
-    base = experiment(problem)
+    base = experiment(problem, "ipot")
     settings = {"epochs": 3, "batch": 4, "step": "eager", "validate_every": 1, "save_seconds": 0.0}
     return replace(
         base,

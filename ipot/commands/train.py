@@ -42,8 +42,13 @@ def main(arguments: list[str]) -> int:
             return _resume(parse(Train, arguments, "train"))
         names, rest = split_names(arguments, ["problem", "model"], Train, "train")
         base = experiment(
-            names["problem"], names.get("model", "ipot"), flag_value(rest, "--preset", "default")
+            names["problem"], names.get("model"), flag_value(rest, "--preset", "default")
         )
+        if "model" not in names and base.model_name != "ipot" and "--quiet" not in rest:
+            say(
+                f"model: {base.model_name}, the best so far on {base.problem_name}; "
+                f"`ipot train {base.problem_name} ipot` trains the paper's"
+            )
         base = small_if_asked(base, rest)
         settings, flags = parse_with_settings(
             base, Train, rest, "train " + " ".join(names.values())

@@ -58,7 +58,8 @@ def shared(problem: str, preset: str = "default") -> Experiment:
     """What all systems start from: a problem in its default view and its numbers of samples."""
     if preset not in PRESETS:
         raise UnknownName(f"unknown preset {shown(preset)}. Known: {', '.join(PRESETS)}")
-    return replace(experiment(problem), problem=registry.find("problems", problem), preset=preset)
+    made = experiment(problem, "ipot")
+    return replace(made, problem=registry.find("problems", problem), preset=preset)
 
 
 def chosen(words: str | Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ FINE = 85
 
 def demo(minutes: float = 2.3, seed: int = 0) -> Experiment:
     """Darcy on 85 x 85 cells, learnt at 29 x 29 with random subsets of the sensors."""
-    base = experiment("darcy")
+    base = experiment("darcy", "ipot")
     return replace(
         base,
         preset="demo",

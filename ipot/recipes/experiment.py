@@ -218,10 +218,13 @@ def _config_class(name: str, where: str) -> Any:
     return config
 
 
-def experiment(problem: str, model: str = "ipot", preset: str = "default") -> Experiment:
-    """The settings of a preset, to be changed with `dataclasses.replace`."""
+def experiment(problem: str, model: str | None = None, preset: str = "default") -> Experiment:
+    """The settings of a preset, to be changed with `dataclasses.replace`; the model is the one that
+    does best on the problem unless said (`default.MODEL_OF`)."""
     if preset not in PRESETS:
         raise UnknownName(f"unknown preset {shown(preset)}. Known: {', '.join(PRESETS)}")
+    if model is None:
+        model = default.model_of(problem, preset)
     model = model if "." in model else model.replace("-", "_").lower()
     found = registry.find("problems", problem)
     registry.find("models", model)

@@ -25,7 +25,7 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="session")
 def run(tmp_path_factory, store):
     out = str(tmp_path_factory.mktemp("runs") / "darcy")
-    assert main(["train", "darcy", "--out", out, "--data", store, "--quiet", *TINY]) == 0
+    assert main(["train", "darcy", "ipot", "--out", out, "--data", store, "--quiet", *TINY]) == 0
     return out
 
 

@@ -177,7 +177,7 @@ def test_short_flags_are_those_of_the_training():
     assert (found.minutes, found.epochs, found.augment, found.seed) == (5.0, 7, True, 3)
     assert _settings("--training.seed", "4").seed == 4
     assert _settings("--seed", "4", "--training.seed", "4").seed == 4
-    assert _settings() == experiment("darcy").training
+    assert _settings() == experiment("darcy", "ipot").training
     with pytest.raises(Unsupported, match=r"--seed 3 and --training.seed 4"):
         _settings("--seed", "3", "--training.seed", "4")
 

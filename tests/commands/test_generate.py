@@ -41,7 +41,7 @@ def test_the_published_files_train_like_the_data_they_were_made_from(name, ask, 
     losses = {}
     for kind, more in runs.items():
         out = str(tmp_path / kind)
-        train = ["train", name, "--small", *horizon, *COUNTS, *MODEL, *more, "--out", out]
+        train = ["train", name, "ipot", "--small", *horizon, *COUNTS, *MODEL, *more, "--out", out]
         losses[kind] = ask(*train)["loss"]
         scores = ask("evaluate", out, *more[:2])
         assert scores["samples"] == 2

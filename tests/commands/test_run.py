@@ -207,12 +207,23 @@ def test_plot_refuses_what_makes_no_sense(run, fails):
 )
 def test_train_refuses_nonsense(flags, said, fails, store, tmp_path):
     out = tmp_path / "run"
-    assert said in fails("train", "darcy", *TINY, "--out", str(out), "--data", store, *flags)
+    assert said in fails(
+        "train", "darcy", "ipot", *TINY, "--out", str(out), "--data", store, *flags
+    )
     assert not (out / "config.json").exists()
 
 
 def test_a_model_that_does_not_fit_is_refused_before_data_are_made(fails, tmp_path):
-    words = ["train", "darcy", *TINY, "--out", str(tmp_path / "run"), "--data", str(tmp_path / "d")]
+    words = [
+        "train",
+        "darcy",
+        "ipot",
+        *TINY,
+        "--out",
+        str(tmp_path / "run"),
+        "--data",
+        str(tmp_path / "d"),
+    ]
     assert "does not divide" in fails(*words, "--model.cross-heads", "5")
     assert not (tmp_path / "d").exists()
 
@@ -225,7 +236,7 @@ def test_resume_takes_no_other_settings(fails, run):
 
 def test_existing_run_is_not_overwritten(run, store, fails):
     before = load_file(Path(run) / "best.safetensors")
-    said = fails("train", "darcy", "--out", run, "--data", store, *TINY)
+    said = fails("train", "darcy", "ipot", "--out", run, "--data", store, *TINY)
     assert f"--resume {run}" in said
     after = load_file(Path(run) / "best.safetensors")
     assert all((before[k] == after[k]).all() for k in before)
@@ -249,15 +260,17 @@ def test_damaged_runs_are_refused(run, store, fails, tmp_path):
 def test_unwritable_places_are_refused(store, fails, tmp_path):
     file = tmp_path / "file"
     file.write_text("")
-    assert "--out" in fails("train", "darcy", "--out", str(file / "x"), "--data", store, *TINY)
+    assert "--out" in fails(
+        "train", "darcy", "ipot", "--out", str(file / "x"), "--data", store, *TINY
+    )
     assert "--data" in fails(
-        "train", "darcy", "--out", str(tmp_path / "r"), "--data", str(file / "x"), *TINY
+        "train", "darcy", "ipot", "--out", str(tmp_path / "r"), "--data", str(file / "x"), *TINY
     )
 
 
 def test_seeds_give_mean_and_spread(ask, store, tmp_path):
     flags = ["--out", str(tmp_path / "s"), "--data", store, "--quiet", "--seeds", "0", "1"]
-    answer = ask("train", "darcy", *flags, *TINY)
+    answer = ask("train", "darcy", "ipot", *flags, *TINY)
     errors = [row["best_validation"] for row in answer["runs"]]
     assert answer["mean"] == pytest.approx(np.mean(errors))
     assert answer["spread"] == pytest.approx(np.std(errors, ddof=1))
@@ -266,7 +279,7 @@ def test_seeds_give_mean_and_spread(ask, store, tmp_path):
 
 def test_fine_tuning_starts_from_another_run(ask, run, store, tmp_path):
     flags = ["--out", str(tmp_path / "tuned"), "--data", store, "--quiet", "--start-from", run]
-    tuned = ask("train", "darcy", *flags, *TINY, "--training.learning-rate", "1e-9")
+    tuned = ask("train", "darcy", "ipot", *flags, *TINY, "--training.learning-rate", "1e-9")
     before = ask("evaluate", run, "--data", store)["relative_l2"]
     after = ask("evaluate", tuned["out"], "--data", store)["relative_l2"]
     assert after == pytest.approx(before, rel=1e-4)
@@ -275,7 +288,7 @@ def test_fine_tuning_starts_from_another_run(ask, run, store, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_cleanly_and_resume_goes_on(store, tmp_path, ask, number):
     out = tmp_path / "run"
-    words = ["train", "darcy", "--out", str(out), "--data", store, *TINY]
+    words = ["train", "darcy", "ipot", "--out", str(out), "--data", store, *TINY]
     words += ["--training.epochs", "100000", "--training.validate-every", "1"]
     words += ["--training.step", "eager"]
     process = subprocess.Popen(

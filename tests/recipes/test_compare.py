@@ -128,13 +128,15 @@ def test_terms_are_equal_and_recipes_keep_the_rest(tmp_path, side_by_side, toys)
 
 
 def test_augmentation_is_off_unless_asked_whatever_a_recipe_says():
-    assert experiment("darcy").training.augment
+    assert experiment("darcy", "ipot").training.augment
     terms = {"minutes": 1.0, "seed": 0, "augment": False}
     base = shared("darcy")
     plan = module._plan(base, "ipot", terms, partial(module._of_problem, base, small=False))
     assert not plan.settings.training.augment
-    assert plan.settings.training.learning_rate == experiment("darcy").training.learning_rate
-    assert plan.settings.model == experiment("darcy").model
+    assert (
+        plan.settings.training.learning_rate == experiment("darcy", "ipot").training.learning_rate
+    )
+    assert plan.settings.model == experiment("darcy", "ipot").model
 
 
 def test_what_has_ended_is_not_trained_again(side_by_side, toys, steps, released):

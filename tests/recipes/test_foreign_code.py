@@ -60,7 +60,7 @@ def test_loading_a_run(code, folder):
 
 
 def test_starting_from_a_run(code, folder, tmp_path):
-    settings = experiment("darcy")
+    settings = experiment("darcy", "ipot")
     refused(code, run, settings, tmp_path / "new", start_from=folder, device="cpu")
     second = copied("run", tmp_path / "second", start_from=str(folder))
     (second / "last.safetensors").unlink()

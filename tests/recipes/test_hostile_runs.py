@@ -92,7 +92,7 @@ def test_a_start_that_is_none(folder, start):
 
 
 def test_a_model_that_no_memory_holds_is_refused_with_the_numbers(monkeypatch):
-    settings = experiment("darcy")
+    settings = experiment("darcy", "ipot")
     monkeypatch.setattr(_shapes, "free_memory", lambda: 10**6)
     with pytest.raises(RunError, match=r"the weights of ipot take .*MiB.* 977 KiB are free"):
         build_model("ipot", settings.model, settings.problem.spec)
@@ -124,7 +124,7 @@ def test_training_takes_four_times_the_weights(monkeypatch, small, store, tmp_pa
     ],
 )
 def test_data_that_no_memory_holds(tmp_path, part, changes, message):
-    settings = experiment("darcy")
+    settings = experiment("darcy", "ipot")
     settings = replace(settings, **{part: replace(getattr(settings, part), **changes)})
     with pytest.raises(IpotError, match=message):
         run(settings, tmp_path / "run", store=Store(tmp_path / "data"), device="cpu", quiet=True)

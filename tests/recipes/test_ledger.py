@@ -28,7 +28,7 @@ def kept(tmp_path_factory):
     """Two seeds trained and recorded, the first one scored in two ways."""
     root = tmp_path_factory.mktemp("ledger")
     file, data = str(root / "results" / "runs.json"), ["--data", str(root / "data")]
-    words = ["train", "darcy", "--out", str(root / "runs"), "--seeds", "0", "1"]
+    words = ["train", "darcy", "ipot", "--out", str(root / "runs"), "--seeds", "0", "1"]
     assert main([*words, *data, *TINY, "--record", file]) == 0
     first = [str(root / "runs" / "seed-0"), *data, "--device", "cpu", "--record", file]
     assert main(["evaluate", *first]) == 0
@@ -39,7 +39,7 @@ def kept(tmp_path_factory):
 def test_a_record_has_all_that_a_number_needs(kept):
     one, two = ledger.read(kept)
     assert (one["seed"], two["seed"]) == (0, 1)
-    assert one["command"].startswith("ipot train darcy --out")
+    assert one["command"].startswith("ipot train darcy ipot --out")
     assert one["commit"] == ledger.commit()
     assert one["torch"]
     assert one["machine"]
@@ -105,7 +105,7 @@ def test_what_is_no_ledger_is_refused_before_any_time_is_spent(content, tmp_path
     with pytest.raises(RunError, match="ledger"):
         ledger.read(file)
     out = tmp_path / "run"
-    assert main(["train", "darcy", "--out", str(out), *TINY, "--record", str(file)]) == 1
+    assert main(["train", "darcy", "ipot", "--out", str(out), *TINY, "--record", str(file)]) == 1
     assert not out.exists()
     assert file.read_text() == content
 

@@ -12,6 +12,8 @@ SIZES = {
     "ipot": {"latents": 4, "width": 8, "blocks": 1, "heads": 2, "cross_heads": 2, "bins": (3,)},
     "relay": {"latents": 3, "states": 4, "width": 8, "blocks": 1, "heads": 2, "cross_heads": 2}
     | {"bins": (3,)},
+    "lattice": {"width": 4, "most_width": 8, "levels": 1, "blocks": 1, "processor": 1, "heads": 2}
+    | {"bins": (3,), "places": (6,)},
     "transformer": {"width": 8, "blocks": 1, "heads": 2, "cross_heads": 2, "bins": (3,)},
 }
 

@@ -146,6 +146,27 @@ def test_a_relay_searches_for_neighbours_at_any_sizes():
         agree(graph(*given.values()), network(question))
 
 
+def test_a_lattice_hears_inputs_at_any_sizes():
+    for spec in (LINE, facts(history=1, steps=2, outputs=("u",), inputs=("u(t)", "b"))):
+        network, signature = model(spec, "lattice").requires_grad_(False), Signature(spec)
+        graph = trace(Plain(network, spec, signature), signature).module()
+        for sizes in [*FEW, (2, 3000, 1)]:
+            question, given = batch(spec, *sizes)
+            agree(graph(*given.values()), network(question))
+
+
+@pytest.mark.slow
+def test_a_lattice_in_onnx(tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    network = model(LINE, "lattice").requires_grad_(False)
+    export(network, LINE, tmp_path / "model.onnx", format="onnx")
+    graph = read_onnx(tmp_path / "model.onnx")
+    for sizes in FEW:
+        question, given = batch(LINE, *sizes)
+        agree(graph(given), network(question), 3e-5)
+
+
 @pytest.mark.slow
 def test_a_relay_in_onnx(tmp_path):
     pytest.importorskip("onnxruntime")

@@ -27,7 +27,7 @@ def darcy():
 @pytest.fixture(scope="module")
 def rolling():
     """A problem in time, with weights as they are drawn."""
-    settings = ipot.experiment("navier_stokes")
+    settings = ipot.experiment("navier_stokes", "ipot")
     sizes = {"width": 16, "latents": 8, "heads": 2, "cross_heads": 2, "blocks": 1}
     settings = replace(settings, model=replace(settings.model, **sizes))
     return ipot.Surrogate.of_experiment(build(settings), settings)

@@ -18,15 +18,15 @@ class Train:
         ipot train darcy --out runs/darcy
         ipot train darcy --minutes 5 --augment --out runs/five
         ipot train darcy --preset paper --out runs/paper
-        ipot train navier_stokes --problem.viscosity 1e-4 --model.latents 512 --epochs 50
+        ipot train navier_stokes ipot --problem.viscosity 1e-4 --model.latents 512 --epochs 50
         ipot train darcy --seeds 0 1 2 --out runs/spread
         ipot train darcy --problem.files published --out runs/published
         ipot train --resume runs/darcy
         torchrun --max-restarts 3 -m ipot train darcy --out runs/darcy --resume-or-start
 
-    MODEL is ipot unless said. The data are generated first where they are not there yet. Ctrl-C
-    stops cleanly with a checkpoint; --resume continues as if nothing had happened. Under torchrun
-    the batch is shared among the processes.
+    Without MODEL, the one that does best on the problem is trained: lattice or ipot. Missing data
+    are generated first. Ctrl-C stops cleanly with a checkpoint; --resume continues as if nothing
+    had happened. Under torchrun the batch is shared among the processes.
     """
 
     usual: ClassVar = (
