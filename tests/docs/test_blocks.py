@@ -116,7 +116,6 @@ PLANS = {
             "make test": WHOLE,
             "python3.11 -m venv": WHOLE,
             "source .venv/bin/activate": WHOLE,
-            "pip install": WHOLE,
         },
         check=readme_holds,
     ),
