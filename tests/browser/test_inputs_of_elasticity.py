@@ -61,8 +61,9 @@ def test_a_pull_puts_the_edge_where_it_is_wanted_and_keeps_to_the_family():
 def test_a_cavity_is_dragged_as_far_as_is_allowed_and_no_farther():
     theta = call(
         MODULE,
-        "[0, 1, 2, 3].reduce((t, k) => m.pulled(m.pulled(t, k * 1.57, 0.4), k * 1.57 + 0.6, 0.2), z)",
-        z=[0.0] * 10,
+        """quarters.reduce((t, k) => m.pulled(m.pulled(t, k, 0.4), k + 0.6, 0.2), round)""",
+        quarters=[0, 1.57, 3.14, 4.71],
+        round=[0.0] * 10,
     )
     rarity, farthest = call(MODULE, "[m.rarity(t), m.FARTHEST]", t=theta)
     assert rarity <= farthest * (1 + 1e-9)
