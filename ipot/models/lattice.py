@@ -20,7 +20,7 @@ Inputs may be at any points and answers at any queries. The cost is linear in bo
 lattice, which depends on neither. Where training points form a regular grid, they are the places.
 
 In the code: `to_places` is in `ipot/nn/places.py`, as is `places`, which has p and w_p(y); φ is
-`position`, (r, 1 - c) the `support`, W_r `from_support`, W_h `from_state`, W_u `head`; the four
+`position`, (r, 1 - c) the `support`, W_r `from_way`, W_h `from_state`, W_u `head`; the four
 lines with H_l are `cycle`, in `ipot/nn/lattice.py`. docs/model.md is the page.
 """
 
@@ -122,8 +122,9 @@ class Lattice(LatentOperator):
         self.channels = spec.channels - self.dropped + len(spec.parameters)
         self.lift = Lift(self.position.width, self.channels, config.width)
         # Training on a full grid, whose support is zero, teaches this nothing: so it starts small.
-        self.from_support = nn.Linear(len(self.places.counts) + 1, config.width, bias=False)
-        nn.init.trunc_normal_(self.from_support.weight, std=START)
+        # (The name is that of weights which are in use already.)
+        self.from_way = nn.Linear(len(self.places.counts) + 1, config.width, bias=False)
+        nn.init.trunc_normal_(self.from_way.weight, std=START)
         features_go_on = spec.steps > 1 and not self.past
         self.from_state = nn.Linear(config.width, config.width) if features_go_on else None
         widths = _widths(config, self.places.counts)
@@ -171,7 +172,7 @@ class Lattice(LatentOperator):
         """One `dt` later: U replaces the oldest frame, or H is stepped."""
         values, support, made = self._split(latent)
         rows = self.lift(self.position(self.places.coordinates()), values)
-        rows = rows + self.from_support(support)
+        rows = rows + self.from_way(support)
         if self.from_state is not None:
             rows = rows + self.from_state(made)
         image = rows.transpose(1, 2).unflatten(2, self.places.counts)
