@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
-EXTRAS := test,log,weather,mesh,table,export,hub
+EXTRAS := test,log,weather,mesh,table,export,hub,serve,browser
 
 # Bytecode is kept: two sessions of tests and some hundred processes import the same modules.
 unexport PYTHONDONTWRITEBYTECODE

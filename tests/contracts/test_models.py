@@ -29,7 +29,7 @@ DEAD_IN_A_NARROW_DECODER = {
     "inner.decoder.block.feed_forward.into.weight",
 }
 # How far inputs lie from the places of a lattice: not at all where the grid is the lattice.
-AT_REST_ON_ITS_GRID = {"inner.from_way.weight"}
+AT_REST_ON_ITS_GRID = {"inner.from_support.weight"}
 
 
 def _real(batch: Batch, out: Tensor) -> Tensor:
