@@ -1,4 +1,4 @@
-"""A lattice over inputs without limit: what its places hear adds up over chunks of the inputs."""
+"""A lattice for very many inputs: the sums of its places add up over chunks of the inputs."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from ipot.accelerate.chunks import EncodesInChunks, Prepare, streams
 from ipot.accelerate.twins import hooked, is_closed
 from ipot.models.base import Latent, without_queries
 from ipot.models.lattice import Lattice
-from ipot.nn.places import Heard, ToPlaces
+from ipot.nn.places import Sums, ToPlaces
 from ipot.samples import Batch
 
 ROWS_AT_ONCE = {"cpu": 1 << 16, "cuda": 1 << 22}
-"""Samples times points of a chunk unless said: each has a row for every corner of its cell."""
+"""Samples times points of a chunk, unless given. Each has a row for every corner of its cell."""
 
 
 class StreamedLattice(EncodesInChunks, Lattice):
-    """A lattice that hears very many inputs in chunks. It is mixed into the accelerated class."""
+    """Takes very many inputs in chunks. This is mixed into the accelerated model."""
 
     def encode(self, batch: Batch) -> Latent:
-        """V and r at the places; where points are very many, chunk by chunk."""
+        """The state at time zero; chunk by chunk where points are very many."""
         if self.takes_chunks() and self.is_much(batch):
             return self.encode_in_chunks(batch)
         return super().encode(batch)
 
     def is_much(self, batch: Batch) -> bool:
-        """True if all points had better not be heard at once."""
+        """True if there are too many points to take them all at once."""
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return False
         return streams(batch.size * batch.values.shape[1], batch.values.device)
 
     def takes_chunks(self) -> bool:
-        """True if nobody has changed how places hear."""
+        """True if `to_places` is the layer that this file knows, without hooks on it."""
         part = self.to_places
-        own = type(part).heard is ToPlaces.heard and type(part).mean is ToPlaces.mean
+        own = type(part).sums is ToPlaces.sums and type(part).mean is ToPlaces.mean
         return own and not is_closed(part) and not hooked(part)
 
     @torch.no_grad()
@@ -48,16 +48,16 @@ class StreamedLattice(EncodesInChunks, Lattice):
         device = next(self.parameters()).device
         at_once = at_once or ROWS_AT_ONCE.get(device.type, ROWS_AT_ONCE["cuda"])
         size, bare = max(1, at_once // batch.size), without_queries(batch)
-        heard: Heard | None = None
+        sums: Sums | None = None
         parameters: Tensor | None = None
         for start in range(0, batch.values.shape[1], size):
             chunk = prepare(_rows(bare, slice(start, start + size)))
-            values, parameters = chunk.values[..., self.older :], chunk.parameters
-            own = self.to_places.heard(chunk.points, values, chunk.point_mask)
-            heard = own if heard is None else heard.and_also(own)
-        if heard is None:  # parameters alone
+            values, parameters = chunk.values[..., self.dropped :], chunk.parameters
+            own = self.to_places.sums(chunk.points, values, chunk.point_mask)
+            sums = own if sums is None else sums.plus(own)
+        if sums is None:  # parameters alone
             return self.encode(prepare(bare))
-        return self.heard(*self.to_places.mean(heard), parameters)
+        return self.initial(*self.to_places.mean(sums), parameters)
 
 
 def _rows(batch: Batch, part: slice) -> Batch:

@@ -9,8 +9,7 @@ from typing import Any
 from ipot.commands.common import is_emitted, parse_with_settings, refuse_there, say
 from ipot.commands.flags.era5 import Check
 from ipot.data.landsea import PAPER_COUNTS
-from ipot.data.temperature import stamp
-from ipot.data.weather import Weather
+from ipot.data.weather import Weather, stamp
 from ipot.problems.era5 import REQUEST, Era5
 from ipot.recipes.experiment import experiment
 

@@ -41,12 +41,16 @@ class Climatology:
     """Harmonics of the year."""
 
     @cached_property
+    def coefficients(self) -> np.ndarray:
+        """a and b, (1 + 2 count, points), in the order of `harmonics`."""
+        waves = harmonics(self.day[: self.known], self.count)
+        known = self.values[: self.known].astype(np.float64)
+        return np.linalg.lstsq(waves, known, rcond=None)[0]
+
+    @cached_property
     def cycle(self) -> np.ndarray:
         """What the season alone says, for every week of the record."""
-        waves = harmonics(self.day, self.count)
-        known = self.values[: self.known].astype(np.float64)
-        fit = np.linalg.lstsq(waves[: self.known], known, rcond=None)[0]
-        return waves @ fit
+        return harmonics(self.day, self.count) @ self.coefficients
 
     @cached_property
     def anomaly(self) -> np.ndarray:

@@ -74,7 +74,7 @@ def warn_of(label: str, span: Span, some: np.ndarray, count: int, scaling: Scali
 def warn_vanished(
     given: Sequence[np.ndarray] | np.ndarray, held: Sequence[Tensor] | Tensor
 ) -> None:
-    """Warn of samples whose targets are zero in float32 and were not: their errors are absolute."""
+    """Warn of samples whose targets are so small that float32 rounds them to zero."""
     if isinstance(held, Tensor):
         zero = (~held.reshape(len(held), -1).any(1)).nonzero().flatten().tolist()
     else:
@@ -84,8 +84,8 @@ def warn_vanished(
         least = max(float(np.abs(np.asarray(given[i], np.float64)).max()) for i in gone)
         warnings.warn(
             f"targets of {len(gone)} samples, first sample {gone[0]}, are {least:.3g} at most and "
-            "count as zero beside those of the others, in float32: errors of these samples are "
-            "absolute, not relative. Leave them out if they do not belong here.",
+            "count as zero beside those of the others, in float32: their errors are relative to "
+            "the typical size of the others. Leave them out if they do not belong here.",
             stacklevel=2,
         )
 

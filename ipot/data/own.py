@@ -27,11 +27,18 @@ from ipot.data.own_given import (
     text,
     units_of,
 )
-from ipot.data.own_in_time import InTime
-from ipot.data.own_join import joined, places, refuse_transposed, unrolled
+from ipot.data.own_join import (
+    held,
+    joined,
+    listed,
+    places,
+    refuse_transposed,
+    refuse_weights,
+    structure,
+    unrolled,
+)
 from ipot.data.own_layout import Layout
-from ipot.data.own_samples import held, listed, refuse_weights, structure
-from ipot.data.own_times import snapped, step_of
+from ipot.data.own_times import InTime, snapped, step_of
 from ipot.data.own_units import (
     CHANNELS,
     carried,

@@ -1,9 +1,10 @@
-"""Times as whole steps: a model counts steps, and takes no others."""
+"""Times of one's own data: as whole steps, which a model counts, and those that samples are of."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,3 +65,17 @@ def _off(times: tuple[float, ...], counts: np.ndarray) -> np.ndarray:
 def _shown(times: Sequence[float]) -> str:
     shown = ", ".join(f"{t:g}" for t in times[:6])
     return f"({shown}{', ...' if len(times) > 6 else ''})"
+
+
+@dataclass(frozen=True, eq=False)
+class InTime:
+    """Of the samples of a data set that are windows of a series."""
+
+    lines: tuple[str, ...]
+    """What comes in at which times and what comes out at which, to read."""
+    season: np.ndarray | None = None
+    """(S, T): the time of the year of every target as an angle, where times are dates."""
+
+    def select(self, rows: Sequence[int]) -> InTime:
+        """Those of some of the samples."""
+        return self if self.season is None else replace(self, season=self.season[list(rows)])

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from ipot.data.dataset import Dataset
 from ipot.evaluation.evaluate import Scores, chosen, score
-from ipot.evaluation.kernels import regress_table
-from ipot.evaluation.principal_components import Matrix, choose, components, regress
+from ipot.evaluation.regression import Matrix, choose_ridge, components, regress, regress_table
 from ipot.evaluation.sample_tables import Rows, Table, tables
 from ipot.samples import Sample
 from ipot.seeds import generator
@@ -159,7 +158,7 @@ class LinearComponents(MeanField):
         targets = Matrix(len(table), width, lambda rows: table.targets(rows) - self.mean)
         basis = components(inputs, max(50, int(COEFFICIENTS / width)))
         scores = inputs.times(basis)
-        self.ridge = choose(scores, targets, self._norms())
+        self.ridge = choose_ridge(scores, targets, self._norms())
         self.basis = basis[:, : self.ridge.count]
         self.weights = regress(scores, targets, self.ridge)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ipot.data.own import Dataset
-from ipot.data.own_in_time import InTime
+from ipot.data.own_times import InTime
 from ipot.data.quantities import Agreement
 from ipot.errors import DataError
 from ipot.formats.case_units import trajectories_in_units

@@ -34,7 +34,7 @@ def open_series(where: Path | str) -> Any:
     Several files are put together along time, or where they have other variables side by side;
     larger ones need dask, which keeps that lazy.
     """
-    from ipot.formats.series.units import agree
+    from ipot.formats.series.variables import agree
 
     xr, paths = xarray(), files_of(Path(where))
     parts = [_open(path) for path in paths]

@@ -3,8 +3,8 @@
     u(t, y) = share * simple(a)(t, y) + (1 - share) * model(a)(t, y)
 
 The simple predictor is a regression of the fields on the principal components of the inputs, linear
-or with a kernel (`ipot.evaluation.kernels`). It knows its inputs and answers at places of its own;
-other points are carried there, and answers from there to any queries, by parabolas through the
+or with a kernel (`ipot.evaluation.regression`). It knows its inputs and answers at places of its
+own; other points are carried there, and answers from there to any queries, by parabolas through the
 nearest of them. Its numbers and the shares, one for each channel, are buffers: weights are whole by
 themselves. Nothing of it is trained: the shares are chosen on samples that neither has seen
 (`ipot.own.blending`).
@@ -225,7 +225,7 @@ def _after(before: Latent, now: Latent, steps: int) -> Latent:
 
 
 def _matern(rows: Tensor, known: Tensor, length: Tensor) -> Tensor:
-    """As `ipot.evaluation.kernels.matern`; in a graph, by operations that every format has."""
+    """As `ipot.evaluation.regression.matern`; in a graph, by operations that every format has."""
     if torch.compiler.is_compiling():
         apart = ((rows.unsqueeze(1) - known).square().sum(-1) + 1e-30).sqrt()
     else:

@@ -30,10 +30,9 @@ from ipot.models._fourier import Fourier, Settings
 from ipot.models._settings import positive
 from ipot.nn.grid import Pointwise, for_axes, to_grid, unit_grid
 from ipot.nn.mlp import Precise
-from ipot.nn.nonuniform import analysis, synthesis
+from ipot.nn.nonuniform import Chart, analysis, synthesis
 from ipot.nn.points import UnitBox
 from ipot.nn.spectral import FactorizedConv, at_least_single, block, from_modes, to_modes
-from ipot.nn.torus import Chart
 from ipot.samples import Batch
 from ipot.spec import Bounds, Need, Spec
 

@@ -1,22 +1,27 @@
-"""IPOT on lattices: inducing points that have places, on several scales.
+"""IPOT on lattices: inducing points with places, on several scales.
 
-    V, r = what the places of the finest lattice hear of the inputs a, and how far off those are
-    H_0 = lift(φ(p), V(p)) + W r(p)  [+ R H]        at every place p
+    V, r, c = to_places(x, a)                       inputs a at points x, averaged at every place p
+    H_0 = lift(φ(p), V(p)) + W_r (r, 1 - c)(p)      features at every place  [+ W_h H, see below]
     H_{l+1} = coarser(blocks(H_l))                  l = 0 ... L - 1: half as many places an axis
     H_L = G(blocks(H_L))                            self-attention among the places of the coarsest
     H_l = blocks(H_l + finer(H_{l+1}))              l = L - 1 ... 0
-    U(p) = W LN(H_0(p))  [+ the last frame]         fields at the places
-    u(y) = Σ_p w_p(y) U(p)                          between them by a cubic along each axis
+    U(p) = W_u LN(H_0(p))  [+ the last frame]       fields at the places
+    u(y) = Σ_p w_p(y) U(p)                          at queries y, by a cubic along each axis
 
-What IPOT learns to attend to, near before far, is given here: every inducing point has a place and
-knows its neighbours by convolution, far ones over coarser lattices, and all of them by the
-attention of IPOT's processor on the coarsest. A rollout goes on at the places, whatever the inputs
-and queries are: where inputs are past frames, answers take the place of the oldest, and each step
-adds the change of one `dt` to the last; elsewhere the features H go on.
+IPOT has to learn which inducing points are near which. Here each has a place on a regular lattice:
+near ones exchange features by convolutions, far ones by convolutions on coarser lattices, and on
+the coarsest all of them by IPOT's processor.
 
-Any points in, any queries out, at a cost linear in both, plus that of the lattice, which does not
-depend on them. Where training points form a regular grid they are the places. Layers are in
-`ipot/nn/places.py` and `ipot/nn/lattice.py`; docs/model.md is the page.
+A rollout goes on at the places, whatever the inputs and queries are. Where inputs are past frames,
+each step adds the change of one `dt` to the last frame, and the result replaces the oldest. Where
+they are not, the features of a step go on to the next (W_h H).
+
+Inputs may be at any points and answers at any queries. The cost is linear in both, plus that of the
+lattice, which depends on neither. Where training points form a regular grid, they are the places.
+
+In the code: `to_places` is in `ipot/nn/places.py`, as is `places`, which has p and w_p(y); φ is
+`position`, (r, 1 - c) the `support`, W_r `from_way`, W_h `from_state`, W_u `head`; the four
+lines with H_l are `cycle`, in `ipot/nn/lattice.py`. docs/model.md is the page.
 """
 
 from __future__ import annotations
@@ -42,15 +47,15 @@ from ipot.spec import Spec
 
 MOST_AXES = 3
 MOST_PLACES = 1 << 22
-"""Places of the finest lattice beyond which it is refused."""
+"""A finest lattice with more places is refused."""
 USUAL_PLACES = 1 << 14
-"""The most that it has where nobody says how many."""
+"""Most places of the finest lattice, unless settings say how many."""
 ATTENDING = 200
-"""Places of the coarsest lattice, at most, where nobody says how often it is halved ..."""
+"""Most places of the coarsest lattice, unless settings say how often it is halved."""
 MOST_ATTENDING = 1 << 13
-"""... and beyond which it is refused: all of them attend to each other."""
+"""A coarsest lattice with more places is refused: all of them attend to each other."""
 START = 1e-3
-"""Deviation of weights that are to do little at the start."""
+"""Deviation of weights that have little effect at the start of training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +63,16 @@ class Config:
     """The sizes and choices of an IPOT on lattices."""
 
     width: int = 64
-    """Channels at the finest lattice; twice as many at each coarser one, up to `most_width`."""
+    """Channels on the finest lattice; twice as many on each coarser one, up to `most_width`."""
     most_width: int = 256
-    """Channels at the coarsest lattices."""
+    """Most channels on a coarser lattice."""
     levels: int | None = None
     """How often the lattice is halved along its axes; None: until it has 200 places at most."""
     blocks: int = 2
     """Blocks of two convolutions on each lattice, on the way down and on the way up."""
     finest: int | None = None
-    """Blocks on the finest lattice; None: as many as on the others. Where fields are smooth there,
-    0 leaves it as the way in and out, at a quarter of the cost."""
+    """Blocks on the finest lattice; None: as many as on the others. 0 makes a step about four times
+    cheaper, and suffices where fields are smooth between neighbouring places."""
     processor: int = 2
     """Self-attention blocks among the places of the coarsest lattice."""
     heads: int = 8
@@ -75,8 +80,8 @@ class Config:
     feed_forward: int = 2
     """Multiplier of the feed-forwards in the processor."""
     places: tuple[int, ...] = ()
-    """Places of the finest lattice along each axis, or one number for all; none takes the grid of
-    the training points, or four places to each point."""
+    """Places of the finest lattice along each axis, or one number for all axes. Unless given: those
+    of the training points' grid, or where these are scattered, four places for each point."""
     bins: tuple[int, ...] = (8,)
     """Frequencies of the position features, for each dimension or one number for all."""
     max_frequency: tuple[float, ...] = (16.0,)
@@ -84,7 +89,7 @@ class Config:
     coordinates: Literal["unit", "raw"] = "unit"
     """unit: map the domain to [-1, 1] and honour periods; raw: take coordinates as they come."""
     past: int = 1
-    """Frames that a step hears, of those that come in; the fewer, the less can feed on itself."""
+    """How many of the input frames a step uses. With fewer, errors of a long rollout grow less."""
     change: bool = True
     """Each step adds a change to the last frame, where inputs are past frames."""
 
@@ -107,19 +112,21 @@ class Lattice(LatentOperator):
         both = zip(spec.domain, spec.query_domain, strict=True)
         domain = tuple((min(a, c), max(b, d)) for (a, b), (c, d) in both)
         space = chart(replace(spec, domain=domain))
-        self.places = Places(space, places_of(config, spec, len(space.periods)))
+        self.places = Places(space, lattice_counts(config, spec, len(space.periods)))
         self.to_places = ToPlaces(self.places)
         self.position = features(config, domain, spec.periods)
         outputs = len(spec.outputs)
-        self.frames = min(config.past, spec.history) * outputs
-        self.older = spec.history * outputs - self.frames
-        self.seen = spec.channels - self.older + len(spec.parameters)
-        self.lift = Lift(self.position.width, self.seen, config.width)
-        # Zero on the training grid: nothing is learnt of it there, and little made up elsewhere.
+        # Of the input channels: the oldest frames are dropped, the next are past frames.
+        self.past = min(config.past, spec.history) * outputs
+        self.dropped = spec.history * outputs - self.past
+        self.channels = spec.channels - self.dropped + len(spec.parameters)
+        self.lift = Lift(self.position.width, self.channels, config.width)
+        # Training on a full grid, whose support is zero, teaches this nothing: so it starts small.
+        # (The name is that of weights which are in use already.)
         self.from_way = nn.Linear(len(self.places.counts) + 1, config.width, bias=False)
         nn.init.trunc_normal_(self.from_way.weight, std=START)
-        goes_on = spec.steps > 1 and not self.frames
-        self.before = nn.Linear(config.width, config.width) if goes_on else None
+        features_go_on = spec.steps > 1 and not self.past
+        self.from_state = nn.Linear(config.width, config.width) if features_go_on else None
         widths = _widths(config, self.places.counts)
         finest = config.blocks if config.finest is None or len(widths) == 1 else config.finest
         self.cycle = VCycle(
@@ -132,82 +139,85 @@ class Lattice(LatentOperator):
         )
         self.norm = nn.LayerNorm(config.width)
         self.head = nn.Linear(config.width, outputs)
-        if self.frames and config.change:  # begin near the last frame
+        if self.past and config.change:  # start near the last frame
             nn.init.trunc_normal_(self.head.weight, std=START)
             nn.init.zeros_(self.head.bias)
-        # Frames that came in have scales of their own, and go on beside answers.
-        self.kept = Affine(self.frames, learnt=False) if self.frames else None
+        # Past frames come in at the scales of inputs, and answers go out at those of outputs.
+        self.frame_scale = Affine(self.past, learnt=False) if self.past else None
 
     def encode(self, batch: Batch) -> Latent:
-        """V and r at the places, and no H yet."""
-        values, way = self.to_places(
-            batch.points, batch.values[..., self.older :], batch.point_mask
-        )
-        return self.heard(values, way, batch.parameters)
+        """V and its support at the places."""
+        values = batch.values[..., self.dropped :]
+        values, support = self.to_places(batch.points, values, batch.point_mask)
+        return self.initial(values, support, batch.parameters)
 
-    def heard(
+    def initial(
         self,
         values: Float[Tensor, "B Z C"],
-        way: Float[Tensor, "G Z A1"],
+        support: Float[Tensor, "G Z A1"],
         parameters: Float[Tensor, "B P"] | None,
     ) -> Latent:
-        """The state at time zero, from what the places have heard."""
-        if self.kept is not None:
-            past = self.kept(values[..., : self.frames])
-            values = torch.cat([past, values[..., self.frames :]], -1)
-        parts = [with_parameters(values, parameters), way.expand(len(values), -1, -1)]
-        if not self.frames:
-            hidden = self.config.width if self.before is not None else len(self.spec.outputs)
-            parts.append(values.new_zeros(*values.shape[:2], hidden))
+        """The state at time zero: values and parameters, support, and where no frames go on, zeros
+        in the place of what the first step will make."""
+        if self.frame_scale is not None:
+            past = self.frame_scale(values[..., : self.past])
+            values = torch.cat([past, values[..., self.past :]], -1)
+        parts = [with_parameters(values, parameters), support.expand(len(values), -1, -1)]
+        if not self.past:
+            made = self.config.width if self.from_state is not None else len(self.spec.outputs)
+            parts.append(values.new_zeros(*values.shape[:2], made))
         return Latent(torch.cat(parts, -1))
 
     def step(self, latent: Latent) -> Latent:
-        """One `dt` later: U takes the place of the oldest frame, or H is another."""
-        seen, way, last = self._parts(latent)
-        rows = self.lift(self.position(self.places.coordinates()), seen) + self.from_way(way)
-        if self.before is not None:
-            rows = rows + self.before(last)
+        """One `dt` later: U replaces the oldest frame, or H is stepped."""
+        values, support, made = self._split(latent)
+        rows = self.lift(self.position(self.places.coordinates()), values)
+        rows = rows + self.from_way(support)
+        if self.from_state is not None:
+            rows = rows + self.from_state(made)
         image = rows.transpose(1, 2).unflatten(2, self.places.counts)
         rows = self.cycle(image).flatten(2).transpose(1, 2)
-        if self.before is None:
-            rows = self.head(self.norm(rows)).to(seen.dtype)
-        if not self.frames:
-            return Latent(torch.cat([seen, way, rows.to(seen.dtype)], -1))
-        fresh = len(self.spec.outputs)
+        if self.from_state is None:
+            rows = self.head(self.norm(rows))
+        rows = rows.to(values.dtype)
+        if not self.past:
+            return Latent(torch.cat([values, support, rows], -1))
+        outputs = len(self.spec.outputs)
         if self.config.change:
-            rows = seen[..., self.frames - fresh : self.frames] + rows
-        # The answer lies on the places, wherever the inputs were.
-        later = (seen[..., fresh : self.frames], rows, seen[..., self.frames :], 0 * way)
-        return Latent(torch.cat(later, -1))
+            rows = values[..., self.past - outputs : self.past] + rows
+        # The answer lies on the places, wherever the inputs were: its support is zero.
+        frames = (values[..., outputs : self.past], rows, values[..., self.past :])
+        return Latent(torch.cat([*frames, 0 * support], -1))
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
-        """u(y): between the places around every query."""
-        seen, _, fields = self._parts(latent)
-        if self.before is not None:
+        """u(y): the field at the places, interpolated to every query."""
+        values, _, fields = self._split(latent)
+        if self.from_state is not None:
             fields = self.head(self.norm(fields)).to(fields.dtype)
-        if self.frames:
-            fields = seen[..., self.frames - len(self.spec.outputs) : self.frames]
+        if self.past:
+            fields = values[..., self.past - len(self.spec.outputs) : self.past]
         return self.places(queries).look_up(fields)
 
     def measure(self, points: Float[Tensor, "N D"]) -> None:
-        """The first points that a new model sees are its places, if they form a grid."""
+        """Move the places onto the first training points, if these form a grid of the same size."""
         self.places.measure(points)
 
     def rescale(self, statistics: Statistics) -> None:
-        """Frames that came in are taken to the scales of answers, beside which they go on."""
-        if self.kept is not None:
-            frames = slice(self.older, self.older + self.frames)
-            self.kept.start(*statistics.inputs_as_outputs(frames))
+        """Take over the factors from the scales of input frames to those of answers."""
+        if self.frame_scale is not None:
+            frames = slice(self.dropped, self.dropped + self.past)
+            self.frame_scale.start(*statistics.inputs_as_outputs(frames))
 
-    def _parts(self, latent: Latent) -> tuple[Tensor, Tensor, Tensor]:
-        """What the places see, how they came by it, and what the last step made."""
-        way = len(self.places.counts) + 1
-        sizes = [self.seen, way, latent.state.shape[-1] - self.seen - way]
-        seen, how, last = latent.state.split(sizes, -1)
-        return seen, how, last
+    def _split(self, latent: Latent) -> tuple[Tensor, Tensor, Tensor]:
+        """Values at the places, their support, and what the last step made (U or H) where no frames
+        go on."""
+        support = len(self.places.counts) + 1
+        made = latent.state.shape[-1] - self.channels - support
+        values, how, last = latent.state.split([self.channels, support, made], -1)
+        return values, how, last
 
 
-def places_of(config: Config, spec: Spec, axes: int) -> tuple[int, ...]:
+def lattice_counts(config: Config, spec: Spec, axes: int) -> tuple[int, ...]:
     """The places along each axis of the finest lattice."""
     counts = config.places
     if len(counts) == 1:
@@ -217,9 +227,9 @@ def places_of(config: Config, spec: Spec, axes: int) -> tuple[int, ...]:
     if not counts:
         points = torch.Size(spec.shape).numel() if spec.shape else 1000
         side = min(4 * points, USUAL_PLACES) ** (1 / axes)
-        # Around the globe it is twice as far as from pole to pole.
-        ways = [2**-0.5, 2**0.5] if spec.sphere or spec.region else [1.0]
-        counts = tuple(max(4, round(side * way)) for way in (ways + [1.0] * axes)[:axes])
+        # Latitude and longitude: around the globe is twice as far as from pole to pole.
+        ratios = [2**-0.5, 2**0.5] if spec.sphere or spec.region else [1.0]
+        counts = tuple(max(4, round(side * ratio)) for ratio in (ratios + [1.0] * axes)[:axes])
     if len(counts) != axes:
         raise Unsupported(f"model.places must be one number or {axes}, got {config.places}")
     if math.prod(counts) > MOST_PLACES:
@@ -255,16 +265,16 @@ def _widths(config: Config, counts: tuple[int, ...]) -> list[int]:
 
 
 def _refuse(spec: Spec) -> None:
-    """Refuse what has no lattice."""
+    """Refuse problems that a lattice cannot be made for."""
     if spec.change:
         raise Unsupported(
-            "Lattice carries frames on and adds a change in every step by itself (model.change): "
-            "leave --training.change out"
+            "Lattice adds the change of a step to the last frame by itself (model.change): leave "
+            "--training.change out"
         )
     if spec.dimension != spec.query_dimension or spec.periods != spec.query_periods:
         raise Unsupported(
-            f"Lattice answers in the space that it sees, and inputs and queries of {spec.name} lie "
-            "in different spaces: use ipot or relay"
+            f"Lattice needs inputs and queries in one space, and those of {spec.name} lie in "
+            "different spaces: use ipot or relay"
         )
     axes = spec.dimension - 1 if spec.sphere or spec.region else spec.dimension
     if not 1 <= axes <= MOST_AXES:

@@ -1,10 +1,11 @@
-"""Layers on lattices: inducing points that have places, each next to its neighbours.
+"""Layers on lattices. Features of the places are images: (batch, channels, places of each axis).
 
     x + conv(GELU(conv(LN(x))))       a block: 3^D weights for every pair of channels
     V-cycle                           blocks on a lattice and on coarser ones, down and up again;
                                       on the coarsest all places attend to each other
 
-Distances between neighbours are the same whatever points came in, so convolutions know them.
+Neighbouring places are always the same distance apart, whatever points came in. So the weights of a
+convolution belong to distances, and serve input points of any density.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ from ipot.nn.slices import CONVOLUTIONS
 
 
 class ChannelNorm(nn.LayerNorm):
-    """LayerNorm over the channels of every place, whose axis is the second."""
+    """LayerNorm over the channels, which are the second axis."""
 
     def forward(self, input: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B C *grid"]:
-        """Every place by itself."""
+        """Each place is normalised by itself."""
         return super().forward(input.movedim(1, -1)).movedim(-1, 1)
 
 
 class Convolution(nn.Module):
-    """3^D weights for every pair of channels; periodic axes wrap, the others end in zeros."""
+    """A convolution with 3^D weights for every pair of channels. Periodic axes wrap; others have
+    zeros beyond their ends."""
 
     def __init__(self, into: int, out: int, wraps: Sequence[bool]) -> None:
         super().__init__()
@@ -41,7 +43,7 @@ class Convolution(nn.Module):
         self.layer = kind(into, out, 3, padding=padding)
 
     def forward(self, x: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B O *grid"]:
-        """On the same grid."""
+        """An image of the same places."""
         for axis, wrap in enumerate(self.wraps, start=2):
             if wrap:
                 last = x.shape[axis] - 1
@@ -57,16 +59,16 @@ class LatticeBlock(nn.Module):
         self.norm = ChannelNorm(width)
         self.into = Convolution(width, width, wraps)
         self.out = Convolution(width, width, wraps)
-        with torch.no_grad():  # begin near x itself: blocks are many
+        with torch.no_grad():  # start near x itself, however many blocks follow
             self.out.layer.weight.mul_(0.2)
 
     def forward(self, x: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B C *grid"]:
-        """The same places."""
+        """An image of the same places."""
         return x + self.out(F.gelu(self.into(self.norm(x))))
 
 
 class Coarser(nn.Module):
-    """2^D neighbouring places to one of the next lattice."""
+    """Makes one place of the next coarser lattice from 2^D neighbours."""
 
     def __init__(self, into: int, out: int, wraps: Sequence[bool]) -> None:
         super().__init__()
@@ -74,8 +76,8 @@ class Coarser(nn.Module):
         self.layer = CONVOLUTIONS[len(wraps)](into, out, 2, stride=2)
 
     def forward(self, x: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B O *coarser"]:
-        """Half as many along each axis, rounded up: the last of an odd number is met once more, on
-        a periodic axis the first."""
+        """Half as many places along each axis, rounded up. An odd axis is continued by its last
+        place, or by its first where it is periodic."""
         for axis, wrap in enumerate(self.wraps, start=2):
             size = x.shape[axis]
             if size % 2:
@@ -84,7 +86,7 @@ class Coarser(nn.Module):
 
 
 class Finer(nn.Module):
-    """One place to the 2^D of the lattice before it."""
+    """Makes 2^D places of the next finer lattice from one."""
 
     def __init__(self, into: int, out: int, axes: int) -> None:
         super().__init__()
@@ -94,9 +96,9 @@ class Finer(nn.Module):
     def forward(
         self, x: Float[Tensor, "B C *coarser"], shape: Sequence[int]
     ) -> Float[Tensor, "B O *grid"]:
-        """The places of a lattice of this shape."""
+        """An image of a finer lattice with this shape; places beyond an odd axis are left out."""
         parts = self.layer(x.movedim(1, -1)).unflatten(-1, (*(2,) * self.axes, -1))
-        # Behind each axis of the coarse lattice comes that of its children.
+        # Each axis of the coarse lattice is followed by that of its two children.
         order = [0]
         for axis in range(self.axes):
             order += [1 + axis, 1 + self.axes + axis]
@@ -107,8 +109,8 @@ class Finer(nn.Module):
 
 
 class VCycle(nn.Module):
-    """Blocks on every lattice on the way down, attention among all places of the coarsest, and
-    blocks on the way up, each beside what the way down has left there."""
+    """Blocks on every lattice from the finest to the coarsest, attention among all places of that,
+    and blocks on every lattice back to the finest, where features from before are added."""
 
     def __init__(
         self,
@@ -135,22 +137,22 @@ class VCycle(nn.Module):
         self.up = nn.ModuleList(stage(*sizes) for sizes in stages[:-1])
 
     def forward(self, x: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B C *grid"]:
-        """The finest lattice again."""
-        left = []
+        """An image of the finest lattice again."""
+        skips = []
         for stage, coarser in zip(self.down, self.coarser, strict=True):
             x = stage(x)
-            left.append(x)
+            skips.append(x)
             x = coarser(x)
         x = self.bottom(x)
         rows = self.processor(x.flatten(2).transpose(1, 2))
         x = rows.transpose(1, 2).unflatten(2, x.shape[2:])
-        for stage, finer, beside in zip(
-            reversed(self.up), reversed(self.finer), reversed(left), strict=True
+        for stage, finer, skip in zip(
+            reversed(self.up), reversed(self.finer), reversed(skips), strict=True
         ):
-            x = stage(beside + finer(x, beside.shape[2:]))
+            x = stage(skip + finer(x, skip.shape[2:]))
         return x
 
 
 def coarser_counts(counts: Sequence[int], levels: int) -> tuple[int, ...]:
-    """The places along each axis that so many halvings leave."""
+    """Places along each axis after so many halvings."""
     return tuple(-(-n // 2**levels) for n in counts)

@@ -1,18 +1,21 @@
-"""A regular lattice of places in a domain: from input points to it, and from it to queries.
+"""A regular lattice in a domain: from input points to its places, and from its places to queries.
 
-Every input speaks to the 2^D corners of the cell of the lattice that it lies in, and a place hears
-the mean of the inputs around it, near ones far more than others:
+The places of a lattice are its nodes, numbered along every axis. Each input contributes to the 2^D
+corners of the cell that it lies in, so a place p has a weighted mean of the inputs around it:
 
     V(p) = Σ_i w_i(p) a_i / Σ_i w_i(p)        w_i(p) = Λ(x_i - p) / (|x_i - p|² + ε²)²
-    r(p) = Σ_i w_i(p) (x_i - p) / Σ_i w_i(p)  how far off these inputs are
-    c(p) = min(1, Σ_i Λ(x_i - p))             how much was heard there at all
+    r(p) = Σ_i w_i(p) (x_i - p) / Σ_i w_i(p)  the mean offset of these inputs from the place
+    c(p) = min(1, Σ_i Λ(x_i - p))             coverage: 0 without inputs around, 1 with enough
 
-Λ falls linearly to zero one gap away along every axis, and gaps are the unit of length. A place on
-which an input lies takes its value, whatever else is near: an input grid that is the lattice, or
-one that is finer, is taken as it is. Sums run over the inputs once: the cost is linear, and they
-may come in pieces. Places that heard nothing take what coarser lattices have (`filled`).
+All distances are in gaps of the lattice. Λ is 1 at zero and falls linearly to 0 one gap away along
+every axis. The weight w is so steep that an input on a place decides its value alone; an input grid
+that is the lattice, or one that contains it, is therefore taken as it is. The sums run over the
+inputs once, so the cost is linear, and the sums over several pieces of the inputs add up. Where
+c(p) < 1 the value is mixed with that of coarser lattices (`filled`).
 
-An answer at a query comes from the 4^D places around it, by a cubic along each axis.
+An answer at a query is a cubic along each axis through the 4^D places around it.
+
+In the code, Λ is `tent`, w is `weight`, V `values`, and (r, 1 - c) together are the `support`.
 """
 
 from __future__ import annotations
@@ -33,18 +36,19 @@ from ipot.nn.points import UnitBox
 from ipot.spec import Bounds, Spec
 
 SPAN = 4
-"""Places along an axis that a value between them is taken from: a cubic."""
+"""Places along an axis that an interpolated value depends on: a cubic has four."""
 NEAR = 0.03
-"""ε, in gaps: inputs much nearer than this to a place count alike."""
+"""ε, in gaps: inputs much nearer to a place than this all count the same."""
 UNEVEN = 0.02
-"""Part of a gap by which the lines of a grid may lie off and still be a regular lattice."""
+"""Lines of a grid may be uneven by this part of a gap and still make a regular lattice."""
 ROUNDING = 1e-4
-"""Part of a gap by which a point may miss a place and still lie in the cell that begins there."""
+"""A point this part of a gap short of a place is counted into the cell that begins there, so that
+rounding does not move points of a grid into the cell before."""
 UPSAMPLING = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
 class BoxChart(UnitBox):
-    """Coordinates of a box, from 0 to 1 along every axis, and the way back."""
+    """Maps a box to coordinates from 0 to 1 along every axis, and back."""
 
     def __init__(self, domain: Bounds, periods: Sequence[float | None]) -> None:
         super().__init__(domain)
@@ -52,15 +56,17 @@ class BoxChart(UnitBox):
         self.periods = [p and p / (high - low) for p, (low, high) in pairs]
         self.dimension = len(domain)
 
-    def back(self, x: Float[Tensor, "... A"]) -> Float[Tensor, "... D"]:
+    def inverse(self, x: Float[Tensor, "... A"]) -> Float[Tensor, "... D"]:
         """The points with these coordinates."""
         return self.low + self.size * x
 
 
 class GlobeChart(nn.Module):
-    """Unit vectors as latitude and longitude, both from 0 to 1, beside what lies behind them.
+    """Maps unit vectors to latitude and longitude, both from 0 to 1, and back. Further coordinates
+    of a point, such as time, follow as a box.
 
-    `region` are the degrees of longitude and latitude that are covered.
+    `region` has the degrees of longitude and latitude that are covered, then the bounds of further
+    coordinates.
     """
 
     def __init__(self, region: Bounds, periods: Sequence[float | None]) -> None:
@@ -78,19 +84,19 @@ class GlobeChart(nn.Module):
         x, y, z = points[..., :3].unbind(-1)
         latitude = torch.rad2deg(torch.atan2(z, torch.hypot(x, y)))
         longitude = torch.rad2deg(torch.atan2(y, x))
-        # Counted from the middle of the region, so that its ends are where it is cut.
+        # The jump of 360 degrees is put opposite to the middle of the region.
         longitude = self.middle + around(longitude - self.middle)
         flat = torch.stack([latitude, longitude], -1)
         return self.box(torch.cat([flat, points[..., 3:]], -1))
 
-    def back(self, x: Float[Tensor, "... A"]) -> Float[Tensor, "... D"]:
+    def inverse(self, x: Float[Tensor, "... A"]) -> Float[Tensor, "... D"]:
         """The points with these coordinates."""
-        found = self.box.back(x)
+        found = self.box.inverse(x)
         return on_globe(torch.cat([found[..., 1:2], found[..., :1], found[..., 2:]], -1))
 
 
 def chart(spec: Spec) -> BoxChart | GlobeChart:
-    """Coordinates for a lattice in the space of a problem's points."""
+    """The map from the points of a problem to the coordinates that its lattice is regular in."""
     if spec.sphere or spec.region:
         region = spec.region or ((-180.0, 180.0), (-90.0, 90.0), *spec.domain[3:])
         return GlobeChart(region, spec.periods[3:])
@@ -98,11 +104,13 @@ def chart(spec: Spec) -> BoxChart | GlobeChart:
 
 
 class Places(nn.Module):
-    """A lattice: `counts` places along each axis, the first at `origin`, `gap` apart, both in the
-    coordinates of a chart.
+    """A regular lattice: `counts` places along each axis, the first at `origin`, then one every
+    `gap`, in the coordinates of a chart (`BoxChart`, `GlobeChart`).
 
-    It spans the domain, or one period of an axis, until `measure` has seen points which form a
-    regular grid of as many; then it lies on those, and they are its places exactly.
+    It spans the domain, or one period of a periodic axis. If the points given to `measure` form a
+    regular grid with the same counts, the lattice is moved onto that grid.
+
+    Called with queries, it gives the places around each query and their interpolation weights.
     """
 
     origin: Tensor
@@ -113,8 +121,8 @@ class Places(nn.Module):
         super().__init__()
         self.chart, self.counts = chart, tuple(counts)
         self.wraps = tuple(bool(p) for p in chart.periods)
-        ways = zip(chart.periods, self.counts, strict=True)
-        gaps = [p / n if p else 1 / max(1, n - 1) for p, n in ways]
+        axes = zip(chart.periods, self.counts, strict=True)
+        gaps = [p / n if p else 1 / max(1, n - 1) for p, n in axes]
         self.register_buffer("origin", torch.zeros(len(gaps)))
         self.register_buffer("gap", torch.tensor(gaps))
         lines = (torch.arange(float(n)) for n in self.counts)
@@ -128,7 +136,7 @@ class Places(nn.Module):
 
     @torch.no_grad()
     def measure(self, points: Float[Tensor, "N D"]) -> None:
-        """Lie on some points if they are a regular grid of as many along each axis."""
+        """Move the lattice onto these points if they are a regular grid with the same counts."""
         lines = grid_lines(self.chart(points.to(self.gap)))
         if lines is None or tuple(map(len, lines)) != self.counts or min(self.counts) < 2:
             return
@@ -143,25 +151,21 @@ class Places(nn.Module):
             self.gap.copy_(gaps)
 
     def coordinates(self) -> Float[Tensor, "1 Z D"]:
-        """The places, in the coordinates of points."""
-        return self.chart.back(self.origin + self.gap * self.steps).unsqueeze(0)
+        """All places, in the coordinates of points; the last axis runs fastest."""
+        return self.chart.inverse(self.origin + self.gap * self.steps).unsqueeze(0)
 
-    def numbers(self, points: Float[Tensor, "G N D"]) -> Float[Tensor, "G N A"]:
-        """Where points lie between the places of each axis, which are numbered from 0."""
+    def in_gaps(self, points: Float[Tensor, "G N D"]) -> Float[Tensor, "G N A"]:
+        """Positions of points in units of the gap, along each axis: k at place number k."""
         exact = torch.promote_types(points.dtype, self.gap.dtype)
         return (self.chart(points.to(exact)) - self.origin) / self.gap
 
     def forward(self, queries: Float[Tensor, "G M D"]) -> Neighbours:
-        """For all queries, the places around them and what each counts in a cubic along every axis:
-        one at a query that lies on a place."""
-        at = self.numbers(queries)
-        numbers, shares = [], []
-        for axis, count in enumerate(self.counts):
+        """The places around all queries, and their weights in the product of a cubic along each
+        axis. A query on a place has weight one there and zero elsewhere."""
+        at = self.in_gaps(queries)
+        index, weight = cubic(at[..., 0], self.counts[0], wraps=self.wraps[0])
+        for axis, count in list(enumerate(self.counts))[1:]:
             number, share = cubic(at[..., axis], count, wraps=self.wraps[axis])
-            numbers.append(number)
-            shares.append(share)
-        index, weight = numbers[0], shares[0]
-        for count, number, share in zip(self.counts[1:], numbers[1:], shares[1:], strict=True):
             index = (index.unsqueeze(-1) * count + number.unsqueeze(-2)).flatten(-2)
             weight = (weight.unsqueeze(-1) * share.unsqueeze(-2)).flatten(-2)
         return Neighbours(index, weight)
@@ -170,46 +174,48 @@ class Places(nn.Module):
 def cubic(
     at: Float[Tensor, "G M"], count: int, *, wraps: bool
 ) -> tuple[Int[Tensor, "G M s"], Float[Tensor, "G M s"]]:
-    """The places around coordinates along one axis, and their shares by Lagrange's polynomials."""
+    """Numbers and Lagrange weights of the places around positions (in gaps) along one axis. An axis
+    of fewer than four places has a polynomial of lower degree."""
     span = min(SPAN, count)
     first = at.detach().floor() - (span - 1) // 2
-    if not wraps:  # beyond the ends it goes on for one gap
+    if not wraps:  # extrapolate by one gap beyond the ends, and no further
         at = at.clamp(-1.0, float(count))
         first = first.clamp(0.0, float(count - span))
-    way = at - first
-    shares = []
+    x = at - first
+    weights = []
     for j in range(span):
-        others = [(way - m) / (j - m) for m in range(span) if m != j]
-        shares.append(math.prod(others, start=torch.ones_like(way)))
+        factors = [(x - m) / (j - m) for m in range(span) if m != j]
+        weights.append(math.prod(factors, start=torch.ones_like(x)))
     number = first.long().unsqueeze(-1) + torch.arange(span, device=at.device)
-    return number % count, torch.stack(shares, -1)
+    return number % count, torch.stack(weights, -1)
 
 
-class Heard(NamedTuple):
-    """What places heard of some inputs, as sums: those of several pieces of the inputs add up."""
+class Sums(NamedTuple):
+    """The sums over some inputs, for every place. Sums over two pieces of the inputs add up."""
 
-    points: Float[Tensor, "G Z A2"]
-    """Sums of Λ, of w, and of w (x - p)."""
+    moments: Float[Tensor, "G Z A2"]
+    """Σ Λ, Σ w and Σ w (x - p)."""
     values: Float[Tensor, "B Z C"]
-    """Sums of w a."""
+    """Σ w a."""
 
-    def and_also(self, other: Heard) -> Heard:
-        """What was heard of both pieces."""
-        return Heard(self.points + other.points, self.values + other.values)
+    def plus(self, other: Sums) -> Sums:
+        """The sums over both pieces."""
+        return Sums(self.moments + other.moments, self.values + other.values)
 
 
 class Corners(NamedTuple):
-    """For every input the corners of its cell, and what they hear of its place."""
+    """The 2^D corners of the cell of every input, and its terms in their sums."""
 
     index: Int[Tensor, "G N c"]
+    """Numbers of the corners among all places."""
     weight: Float[Tensor, "G N c"]
     """w."""
-    told: Float[Tensor, "G N c A2"]
+    moments: Float[Tensor, "G N c A2"]
     """Λ, w, and w (x - p)."""
 
 
 class ToPlaces(nn.Module):
-    """From input points to the places of a lattice: V, and beside it r and 1 - c."""
+    """From values at input points to values at the places of a lattice: V, and r and 1 - c."""
 
     ends: Tensor
 
@@ -225,62 +231,64 @@ class ToPlaces(nn.Module):
         values: Float[Tensor, "B N C"],
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> tuple[Float[Tensor, "B Z C"], Float[Tensor, "G1 Z A1"]]:
-        """V at all places, and how it was come by: zero where an input lies on every place."""
-        return self.mean(self.heard(points, values, mask))
+        """V at all places, and its support (r, 1 - c): zero if there is an input on every place."""
+        return self.mean(self.sums(points, values, mask))
 
-    def heard(
+    def sums(
         self,
         points: Float[Tensor, "G N D"],
         values: Float[Tensor, "B N C"],
         mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Heard:
-        """The sums over these inputs."""
+    ) -> Sums:
+        """The sums of all places over these inputs."""
         corners = self.corners(points, mask)
         values = values.to(torch.promote_types(values.dtype, corners.weight.dtype))
         fields = (corners.weight.unsqueeze(-1) * values.unsqueeze(2)).flatten(1, 2)
         index = corners.index.flatten(1)
         number = self.places.number
-        return Heard(
-            _summed(corners.told.flatten(1, 2), index, number), _summed(fields, index, number)
+        return Sums(
+            _summed(corners.moments.flatten(1, 2), index, number), _summed(fields, index, number)
         )
 
     def corners(
         self, points: Float[Tensor, "G N D"], mask: Bool[Tensor, "B N"] | None = None
     ) -> Corners:
-        """Which places hear of which input, and how much; padding says nothing."""
-        at = self.places.numbers(points)
+        """The corners that each input contributes to, and its weights there: zero for padding."""
+        at = self.places.in_gaps(points)
         if mask is not None:
             at = at.expand(len(mask), -1, -1)
         low, part = cell(at, self.places.counts, self.places.wraps)
-        off = part.unsqueeze(-2) - self.ends
-        tent = (1 - off.abs()).clamp(min=0.0).prod(-1, keepdim=True)
+        offset = part.unsqueeze(-2) - self.ends
+        tent = (1 - offset.abs()).clamp(min=0.0).prod(-1, keepdim=True)
         if mask is not None:
             tent = tent * mask[..., None, None]
-        near = tent / (off.square().sum(-1, keepdim=True) + NEAR**2).square()
-        # Beyond an open end, where Λ is zero, it is the number of any place.
+        weight = tent / (offset.square().sum(-1, keepdim=True) + NEAR**2).square()
+        # A corner beyond an open end gets the number of some place; Λ and w are zero there.
         number = torch.zeros_like(low[..., :1])
         for axis, count in enumerate(self.places.counts):
             number = number * count + (low[..., axis, None] + self.ends[:, axis]) % count
-        return Corners(number, near.squeeze(-1), torch.cat([tent, near, near * off], -1))
+        moments = torch.cat([tent, weight, weight * offset], -1)
+        return Corners(number, weight.squeeze(-1), moments)
 
-    def mean(self, heard: Heard) -> tuple[Float[Tensor, "B Z C"], Float[Tensor, "G1 Z A1"]]:
-        """V, and r and 1 - c, of these sums."""
-        tent, near, off = heard.points.split([1, 1, heard.points.shape[-1] - 2], -1)
-        sure = tent.clamp(max=1.0)
-        near = near.clamp(min=torch.finfo(near.dtype).tiny)
-        image, known = (
+    def mean(self, sums: Sums) -> tuple[Float[Tensor, "B Z C"], Float[Tensor, "G1 Z A1"]]:
+        """V and (r, 1 - c) from these sums."""
+        tent, weight, offset = sums.moments.split([1, 1, sums.moments.shape[-1] - 2], -1)
+        coverage = tent.clamp(max=1.0)
+        weight = weight.clamp(min=torch.finfo(weight.dtype).tiny)
+        image, covered = (
             rows.transpose(1, 2).unflatten(2, self.places.counts)
-            for rows in (heard.values / near, sure)
+            for rows in (sums.values / weight, coverage)
         )
-        values = filled(image, known.to(image.dtype)) if image.shape[1] else image
-        return values.flatten(2).transpose(1, 2), torch.cat([off / near, 1 - sure], -1)
+        values = filled(image, covered.to(image.dtype)) if image.shape[1] else image
+        support = torch.cat([offset / weight, 1 - coverage], -1)
+        return values.flatten(2).transpose(1, 2), support
 
 
 def cell(
     at: Float[Tensor, "G N A"], counts: Sequence[int], wraps: Sequence[bool]
 ) -> tuple[Int[Tensor, "G N A"], Float[Tensor, "G N A"]]:
-    """The first corner of the cell around each point, and where in the cell it lies. What lies
-    beyond an open end is put onto it."""
+    """The lowest corner of the cell around each position, and the position within the cell, from 0
+    to 1. Positions are in gaps; those beyond an open end are moved onto it."""
     lows, parts = [], []
     for axis, (count, wrap) in enumerate(zip(counts, wraps, strict=True)):
         x = at[..., axis] if wrap else at[..., axis].clamp(0.0, count - 1.0)
@@ -293,33 +301,34 @@ def cell(
 def _summed(
     rows: Float[Tensor, "B R c"], index: Int[Tensor, "G R"], number: int
 ) -> Float[Tensor, "B Z c"]:
-    """The sums of the rows that go to each place."""
+    """Adds up the rows that belong to each place."""
     sums = rows.new_zeros(len(rows), number, rows.shape[-1])
     return sums.scatter_add(1, index.unsqueeze(-1).expand(rows.shape), rows)
 
 
 def filled(
-    values: Float[Tensor, "B C *grid"], sure: Float[Tensor, "G 1 *grid"]
+    values: Float[Tensor, "B C *grid"], coverage: Float[Tensor, "G 1 *grid"]
 ) -> Float[Tensor, "B C *grid"]:
-    """Values everywhere: where they are not sure, those of coarser lattices fill in, on which
-    2^D places are one and the sure ones among them count."""
+    """c V + (1 - c) V', where V' is from the next coarser lattice, whose places are the mean of 2^D
+    of these, weighted by c; that lattice is filled in the same way."""
     shape = values.shape[2:]
     if max(shape) == 1:
         return values
     windows = [min(2, n) for n in shape]
-    known, shares = _pooled(values * sure, windows), _pooled(sure, windows)
-    coarse = filled(known / shares.clamp(min=1e-6), (shares * math.prod(windows)).clamp(max=1.0))
+    total, weight = _pooled(values * coverage, windows), _pooled(coverage, windows)
+    mean = total / weight.clamp(min=1e-6)
+    coarse = filled(mean, (weight * math.prod(windows)).clamp(max=1.0))
     finer = F.interpolate(
         coarse,
         size=[w * n for w, n in zip(windows, coarse.shape[2:], strict=True)],
         mode=UPSAMPLING[len(shape)],
     )
     finer = finer[(..., *(slice(n) for n in shape))]
-    return sure * values + (1 - sure) * finer
+    return coverage * values + (1 - coverage) * finer
 
 
 def _pooled(x: Float[Tensor, "B C *grid"], windows: Sequence[int]) -> Float[Tensor, "B C *coarse"]:
-    """Means over windows; beyond the end of an odd axis is nothing, which counts as zero."""
+    """Means over windows of 2 along each axis; an odd axis is continued by zeros."""
     for axis, window in enumerate(windows, start=2):
         if window == 1:
             continue

@@ -19,8 +19,7 @@ from torch import Tensor
 from ipot.data.dataset import Dataset
 from ipot.data.landsea import LandSea, choose
 from ipot.data.store import Fields
-from ipot.data.temperature import stamp
-from ipot.data.weather import Weather
+from ipot.data.weather import Weather, stamp
 from ipot.errors import DataError, Unsupported, shown
 from ipot.problems._globe import Globe
 from ipot.spec import Bounds

@@ -108,7 +108,7 @@ class Sst(Problem):
         self, fields: Fields, resolution: int | None, query_resolution: int | None
     ) -> Stacked:
         """Past weeks at the points, the target at the same points."""
-        record, climate = self._climate()
+        record, climate = self.record_and_climate()
         first = fields["week"].numpy()
         anomaly = _float(climate.anomaly[first[:, None] + np.arange(-self.history, self.steps)])
         values = anomaly[:, : self.history]
@@ -132,7 +132,7 @@ class Sst(Problem):
 
     def references(self, data: Dataset, split: str) -> dict[str, Tensor]:
         """Climatology; and where all inputs are seen, persistence and damped persistence."""
-        record, climate = self._climate()
+        record, climate = self.record_and_climate()
         rows = [data[i].index for i in range(len(data))]
         first = np.asarray(self.weeks(split, record.day))[rows]
         ahead = first[:, None] + np.arange(self.steps)
@@ -158,7 +158,8 @@ class Sst(Problem):
             stop = int(np.searchsorted(day, np.datetime64(STARTS[later]))) - self.history
         return range(start, max(start, stop - self.steps + 1))
 
-    def _climate(self) -> tuple[sst.Record, Climatology]:
+    def record_and_climate(self) -> tuple[sst.Record, Climatology]:
+        """The record, and the cycle and damping that are learnt of its first years."""
         return _packaged() if self.files is None else _learnt(sst.read(Path(self.files)))
 
     def _damped(self, first: np.ndarray, climate: Climatology) -> Tensor:

@@ -101,6 +101,24 @@ class Transform:
         """The coefficients of a field."""
         return self._from_grid(field)[..., : self.lmax + 1]
 
+    def fit(self, field: Field, ridge: float = 1e-3) -> Coefficients:
+        """The coefficients of a field by least squares, on any lines of latitude.
+
+        Each line counts by its length. The ridge grows as l⁸ and is felt at the highest degrees
+        alone, which few lines may leave open.
+        """
+        shape = field.shape[:-2]
+        waves = torch.fft.rfft(field.reshape(-1, self.rows, self.columns), norm="forward")
+        waves = waves[..., : self.lmax + 1].permute(2, 1, 0)  # (m, rows, B)
+        length = self._cosine.sqrt()
+        table = self._to_rows[:, : self.lmax + 1].mT * length  # (m, rows, l)
+        square = table.mT @ table + torch.diag(ridge * (self.degree / max(self.lmax, 1)) ** 8)
+        # Degrees below m are not there: a one on the diagonal makes them zero.
+        square += torch.diag_embed((self.degree < self.degree[:, None]).to(square))
+        known = table.mT.to(waves) @ (length * waves)
+        found = torch.linalg.solve(square.to(waves), known)  # (m, l, B)
+        return found.permute(2, 0, 1).reshape(*shape, self.lmax + 1, self.lmax + 1)
+
     def synthesis(self, coefficients: Coefficients) -> Field:
         """The field with these coefficients."""
         return self._to_grid(pad(coefficients, (0, 1)))

@@ -20,7 +20,6 @@ from ipot.data.own_units import counted_by
 from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
-from ipot.evaluation.input_range import ends_of, seen_in_training, warn_unlike
 from ipot.evaluation.simple_forecasts import score_forecasts
 from ipot.formats.series.description import Series
 from ipot.formats.xarray_files import is_labelled
@@ -36,12 +35,15 @@ from ipot.spec import Spec
 from ipot.surrogate.as_trained import one_sample, open_as_trained, refuse_beside_path
 from ipot.surrogate.batches import answered, calibrated, joined, pieces
 from ipot.surrogate.compatibility import (
+    ends_of,
     points_as_queries,
     refuse_other_kind,
     refuse_other_layout,
     refuse_other_sample,
+    seen_in_training,
     turned,
     warn_radians,
+    warn_unlike,
 )
 from ipot.surrogate.encoded import Encoded, Interval
 from ipot.surrogate.forecast import forecast

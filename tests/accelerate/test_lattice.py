@@ -70,13 +70,13 @@ def test_in_chunks_as_at_once(case, monkeypatch):
     with torch.no_grad():
         wanted = model(question)
     asked = []
-    hear = ToPlaces.heard
+    hear = ToPlaces.sums
 
     def heard(self, points, *rest):
         asked.append(points.shape[1])
         return hear(self, points, *rest)
 
-    monkeypatch.setattr(ToPlaces, "heard", heard)
+    monkeypatch.setattr(ToPlaces, "sums", heard)
     torch.testing.assert_close(predict(model, question, rows=26), wanted)
     assert asked
     assert max(asked) == 13
@@ -88,8 +88,8 @@ def test_very_many_are_heard_in_chunks_without_asking(monkeypatch):
     model, question = build(), batch()
     quick = accelerate(model).inner
     assert isinstance(quick, StreamedLattice)
-    sizes, own = [], quick.to_places.heard
-    quick.to_places.heard = lambda x, *rest: sizes.append(x.shape[1]) or own(x, *rest)
+    sizes, own = [], quick.to_places.sums
+    quick.to_places.sums = lambda x, *rest: sizes.append(x.shape[1]) or own(x, *rest)
     with torch.no_grad():
         found = quick.encode(question).state
     assert sizes == [20, 20, 20]

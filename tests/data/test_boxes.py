@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipot.data import boxes as module
-from ipot.data.boxes import Box, boxes, fitting
+from ipot.data import packed as module
+from ipot.data.packed import Box, boxes, fitting
 
 
 def draw(*shape, low=500, high=1501):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from ipot.data import matlab, published, readers
+from ipot.data import published, readers
 from ipot.errors import DataError
 
 random = np.random.default_rng(0)
@@ -47,7 +47,7 @@ def test_version_73_is_what_matlab_writes(tmp_path):
     head = path.read_bytes()[:520]
     assert head.startswith(b"MATLAB 7.3 MAT-file")
     assert head[124:128] == b"\x00\x02IM"
-    assert head[512:520] == matlab.SIGNATURE
+    assert head[512:520] == readers.SIGNATURE
     with h5py.File(path) as file:
         assert file["u"].shape == (2, 3, 4, 5)
         assert file["u"].attrs["MATLAB_class"] == b"single"

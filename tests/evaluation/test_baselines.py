@@ -198,10 +198,10 @@ def test_many_components_are_found_by_iteration():
     """More samples and columns than components: what spreads most is found, not just anything."""
     data = spread(700, [20.0] * 12 + [1.0] * 388, 12, noise=0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ipot.evaluation.principal_components.FEWEST", 20)
-        patch.setattr("ipot.evaluation.principal_components.WORK", 0)
-        patch.setattr("ipot.evaluation.principal_components.LOOKED_AT", 300)
-        patch.setattr("ipot.evaluation.principal_components.HELD", 0)
+        patch.setattr("ipot.evaluation.regression.FEWEST", 20)
+        patch.setattr("ipot.evaluation.regression.WORK", 0)
+        patch.setattr("ipot.evaluation.regression.LOOKED_AT", 300)
+        patch.setattr("ipot.evaluation.regression.HELD", 0)
         patch.setattr("ipot.evaluation.sample_tables.BLOCK", 10_000)
         model = LinearComponents.fit(data.select(range(600)), SPEC)
     assert model.basis.shape[1] <= 20

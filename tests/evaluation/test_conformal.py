@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import load, save
 
 from ipot.errors import DataError, Unsupported
-from ipot.evaluation.conformal import Conformal, calibrate, measured_coverage
-from ipot.evaluation.conformal_bounds import read_off
+from ipot.evaluation.conformal import Conformal, calibrate, measured_coverage, read_off
 from ipot.spec import Spec
 
 SPEC = Spec(name="line", inputs=("a",), outputs=("u", "v"), domain=((0.0, 1.0),))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from ipot.errors import DataError
-from ipot.formats.series.answers import to_xarray
 from ipot.formats.series.clock import find_clock, kind_of, season
 from ipot.formats.series.latest_frames import to_batch
 from ipot.formats.series.samples import from_xarray
+from ipot.surrogate.forecast import to_xarray
 
 from .labelled_data import grid
 

@@ -5,12 +5,12 @@ import pytest
 
 from ipot.errors import DataError
 from ipot.formats.inspection import inspect_series
-from ipot.formats.series.answers import asked_places, to_xarray
 from ipot.formats.series.arguments import bytes_of
 from ipot.formats.series.description import split_series
 from ipot.formats.series.latest_frames import to_batch
 from ipot.formats.series.samples import from_xarray
 from ipot.formats.xarray_files import open_series
+from ipot.surrogate.forecast import asked_places, to_xarray
 
 from .labelled_data import days, forecast, grid, truth, xr
 

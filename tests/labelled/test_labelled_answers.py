@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from ipot.errors import DataError
-from ipot.formats.series.answers import asked_places, to_xarray
 from ipot.formats.series.latest_frames import to_batch
 from ipot.formats.series.samples import from_xarray
+from ipot.surrogate.forecast import asked_places, to_xarray
 from ipot.version import __version__
 
 from .labelled_data import days, grid, stations, truth, xr

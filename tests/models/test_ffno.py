@@ -9,9 +9,8 @@ from ipot.errors import DataError, Unsupported
 from ipot.models.base import parameter_count
 from ipot.models.ffno import FFNO, Config
 from ipot.nn.grid import to_rows, unit_grid
-from ipot.nn.nonuniform import analysis
+from ipot.nn.nonuniform import Chart, analysis
 from ipot.nn.spectral import block, to_modes
-from ipot.nn.torus import Chart
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
 

@@ -183,7 +183,7 @@ def test_the_local_part_knows_how_long_ago_the_inputs_were_seen():
     net = model(steps=3)
     state = torch.randn(1, 4, 8, dtype=torch.float64)
     x, values = grid(6)[None], torch.randn(1, 36, 1, dtype=torch.float64)
-    from ipot.models._tensors import batch_of
+    from ipot.models.base import batch_of
 
     seen = net.encode(batch_of(net.spec, x, values, None, None, None, None)).seen
     early, late = (

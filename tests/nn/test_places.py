@@ -86,9 +86,9 @@ def test_pieces_add_up_and_padding_says_nothing():
     part = ToPlaces(lattice(6, 6))
     x, a = draw(2, 20, 2), draw(2, 20, 2, seed=1)
     whole = part(x, a)
-    pieces = [part.heard(x[:, i : i + 7], a[:, i : i + 7]) for i in (0, 7, 14)]
+    pieces = [part.sums(x[:, i : i + 7], a[:, i : i + 7]) for i in (0, 7, 14)]
     for found, expected in zip(
-        part.mean(pieces[0].and_also(pieces[1]).and_also(pieces[2])), whole, strict=True
+        part.mean(pieces[0].plus(pieces[1]).plus(pieces[2])), whole, strict=True
     ):
         torch.testing.assert_close(found, expected)
     mask = torch.arange(24) < torch.tensor([[20], [20]])
@@ -173,7 +173,7 @@ def test_the_globe_is_latitude_and_longitude():
     torch.testing.assert_close(rows[:, 0], (degrees[:, 1] + 90) / 180)
     gap = (rows[1, 1] - rows[0, 1]) % 1
     torch.testing.assert_close(gap, torch.tensor(2 / 360).double())
-    torch.testing.assert_close(whole.back(rows), on_globe(degrees))
+    torch.testing.assert_close(whole.inverse(rows), on_globe(degrees))
     part = GlobeChart(((170.0, 200.0), (0.0, 30.0), (0.0, 5.0)), (None,)).double()
     assert part.dimension == 4
     inside = torch.tensor([[-175.0, 15.0, 2.5]]).double()  # is 185 degrees

@@ -6,8 +6,7 @@ import torch
 
 import ipot
 from ipot.errors import RunError
-from ipot.evaluation.kernels import regress_fields
-from ipot.evaluation.principal_components import Matrix
+from ipot.evaluation.regression import Matrix, regress_fields
 from ipot.models._blend import blend_of
 from ipot.nn.neighbours import curved_weights
 from ipot.own.blending import best_shares
@@ -236,8 +235,8 @@ def test_noise_is_answered_by_its_mean():
 
 
 def test_of_many_samples_those_are_read_that_are_learned_from(monkeypatch):
-    monkeypatch.setattr("ipot.evaluation.kernels.MOST", 10)
-    monkeypatch.setattr("ipot.evaluation.principal_components.LOOKED_AT", 10)
+    monkeypatch.setattr("ipot.evaluation.regression.MOST", 10)
+    monkeypatch.setattr("ipot.evaluation.regression.LOOKED_AT", 10)
     x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     read = set()
 

@@ -1,4 +1,4 @@
-"""Quicker lattices: what a fixed mesh tells its places, and norms in the precision of products."""
+"""Quicker lattices: weights of a fixed mesh are computed once, and norms in low precision."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ipot.nn.neighbours import Neighbours
 from ipot.nn.places import Corners, Places, ToPlaces
 
 CLOSE = 1e-2
-"""A share that lies so near to one is one, where a mesh is kept."""
+"""A weight this near to one is taken as one, where a mesh is kept."""
 
 
 class QuickPlaces(Accelerated, KeepsNeighbours, Places):
-    """Places around queries that are looked for once where a training keeps its mesh."""
+    """Places around queries, found once where the mesh stays the same for a whole training."""
 
     def forward(self, queries: Float[Tensor, "G M D"]) -> Neighbours:
-        """For all queries, the places around them."""
+        """The places around all queries, and their weights."""
         kept = None
         if self._kept_points is not None:
             asked = None if queries is self._kept_points else queries
@@ -29,7 +29,7 @@ class QuickPlaces(Accelerated, KeepsNeighbours, Places):
         return super().forward(queries) if kept is None else kept
 
     def search(self, points: Tensor, queries: Tensor | None) -> Neighbours:
-        """The places around queries, or around points that may be asked at."""
+        """What is kept: the places around queries, or around points, which may be queries too."""
         return only_one(super().forward(points if queries is None else queries))
 
     def takes(self, points: Tensor) -> bool:
@@ -38,8 +38,8 @@ class QuickPlaces(Accelerated, KeepsNeighbours, Places):
 
 
 class QuickToPlaces(Accelerated, KeepsNeighbours, ToPlaces):
-    """What places hear of which input, found once where a training keeps its mesh; where that is
-    the lattice, every place takes the value of one input, and nothing is summed."""
+    """Weights of inputs at places, found once where a training keeps its mesh. If the mesh is the
+    lattice, every place takes the value of one input, and nothing is summed."""
 
     def forward(
         self,
@@ -47,7 +47,7 @@ class QuickToPlaces(Accelerated, KeepsNeighbours, ToPlaces):
         values: Float[Tensor, "B N C"],
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> tuple[Float[Tensor, "B Z C"], Float[Tensor, "G1 Z A1"]]:
-        """V at all places, and how it was come by."""
+        """V at all places, and its support."""
         kept = None if mask is not None else self.kept_for(points, None)
         if not isinstance(kept, Neighbours):
             return super().forward(points, values, mask)
@@ -58,12 +58,12 @@ class QuickToPlaces(Accelerated, KeepsNeighbours, ToPlaces):
     def corners(
         self, points: Float[Tensor, "G N D"], mask: Bool[Tensor, "B N"] | None = None
     ) -> Corners:
-        """Which places hear of which input, and how much."""
+        """The corners that each input contributes to, and its weights there."""
         kept = None if mask is not None else self.kept_for(points, None)
         return kept if isinstance(kept, Corners) else super().corners(points, mask)
 
     def search(self, points: Tensor, queries: Tensor | None) -> Neighbours | Corners:
-        """What is kept of points, whatever the queries are."""
+        """What is kept of points; queries play no part."""
         corners = super().corners(points, None)
         return one_input_each(corners, self.places.number) or corners
 
@@ -73,9 +73,9 @@ class QuickToPlaces(Accelerated, KeepsNeighbours, ToPlaces):
 
 
 def only_one(found: Neighbours) -> Neighbours:
-    """Neighbours of which one counts for each place and no other does, as that one alone: then
-    nothing is summed, which on a GPU would have no fixed order in the backward pass. This waits for
-    the device."""
+    """These neighbours without weights, if at every query one has weight one and the others zero.
+    Then nothing has to be summed, and a GPU's backward pass has one order. This waits for the
+    device."""
     if found.weight is None or not found.weight.shape[-1]:
         return found
     largest, which = found.weight.max(-1, keepdim=True)
@@ -86,11 +86,11 @@ def only_one(found: Neighbours) -> Neighbours:
 
 
 def one_input_each(corners: Corners, number: int) -> Neighbours | None:
-    """The one input that lies on every place, if all points lie on places and no place is without
-    one. This waits for the device."""
+    """The input on each place, if all points lie on places and every place has exactly one. This
+    waits for the device."""
     if len(corners.index) != 1:
         return None
-    largest, which = corners.told[0, ..., 0].max(-1)  # Λ
+    largest, which = corners.moments[0, ..., 0].max(-1)  # Λ
     place = corners.index[0].gather(-1, which.unsqueeze(-1)).squeeze(-1)
     on_places = bool((largest > 1 - CLOSE).all())
     if not on_places or place.unique().numel() != number or len(place) != number:
@@ -99,10 +99,10 @@ def one_input_each(corners: Corners, number: int) -> Neighbours | None:
 
 
 class QuickChannelNorm(Accelerated, ChannelNorm):
-    """In the precision that products have: sums are in float32 inside of the kernel."""
+    """Computes in the precision of products under autocast; the kernel still sums in float32."""
 
     def forward(self, input: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B C *grid"]:
-        """Every place by itself."""
+        """Each place is normalised by itself."""
         kind = input.device.type
         if not torch.is_autocast_enabled(kind):
             return super().forward(input)

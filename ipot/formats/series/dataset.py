@@ -13,7 +13,7 @@ from torch import Tensor
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.own import Dataset, Layout
 from ipot.data.own_arrays import tensor
-from ipot.data.own_in_time import InTime
+from ipot.data.own_times import InTime
 from ipot.data.own_units import with_places
 from ipot.data.scaling import Scaling
 from ipot.errors import DataError

@@ -16,12 +16,13 @@ from ipot.formats.series import clock as clocks
 from ipot.formats.series.clock import OFF
 from ipot.formats.series.description import Series
 from ipot.formats.series.places import Places, in_order
-from ipot.formats.series.units import coordinates_in_units, fields_in_units
 from ipot.formats.series.variables import (
     Key,
     NothingSeen,
     Variables,
     channels_of,
+    coordinates_in_units,
+    fields_in_units,
     input_jobs,
     key_of,
     read_jobs,

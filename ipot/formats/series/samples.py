@@ -21,13 +21,14 @@ from ipot.formats.series.dataset import WindowValues, join
 from ipot.formats.series.description import Series
 from ipot.formats.series.frames import PIECE, Field, free_memory
 from ipot.formats.series.places import in_order
-from ipot.formats.series.units import coordinates_in_units, units_in
 from ipot.formats.series.variables import (
     Variables,
     channels_of,
+    coordinates_in_units,
     input_jobs,
     read_scaled,
     together,
+    units_in,
     variables_of,
 )
 from ipot.formats.series.windows import Windows, clock_of, one_by_one, plan

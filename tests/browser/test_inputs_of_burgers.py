@@ -1,0 +1,49 @@
+"""The page makes the points of Burgers and drags its curve as Python would."""
+
+import numpy as np
+import pytest
+import torch
+from javascript import call
+
+from ipot.problems.burgers import Burgers
+
+MODULE = "problems/burgers.js"
+
+
+@pytest.mark.parametrize("count", [32, 1024])
+def test_points_are_those_of_a_sample(count):
+    points = Burgers().coordinates(count).float()
+    found = call(MODULE, "m.circlePoints(count)", count=count)
+    np.testing.assert_array_equal(np.float32(found), points.flatten())
+
+
+@pytest.mark.parametrize("x", [0.0, 0.125, 0.99])
+def test_a_curve_is_pulled_through_a_height_and_keeps_its_mean(x):
+    n, height, width = 256, 0.8, 0.06
+    start = np.sin(2 * np.pi * np.arange(n) / n) + 0.1
+    pulled = call(
+        MODULE,
+        """(() => {
+            const curve = Float64Array.from(start);
+            m.pull(curve, x, height, width);
+            return { curve, there: m.sampleCurve(curve, x) };
+        })()""",
+        start=start.tolist(),
+        x=x,
+        height=height,
+        width=width,
+    )
+    curve = np.array(pulled["curve"])
+    assert pulled["there"] == pytest.approx(height, abs=2e-3)
+    assert curve.mean() == pytest.approx(start.mean(), abs=1e-12)
+    at = np.arange(n) / n
+    bump = np.exp(-(((at - x + np.arange(-2, 3)[:, None]) / width) ** 2) / 2).sum(0)
+    bump -= bump.mean()
+    by = (curve - start)[np.argmax(bump)] / bump.max()
+    np.testing.assert_allclose(curve, start + by * bump, atol=1e-9)
+
+
+def test_a_curve_is_thinned_as_the_problem_thins_it():
+    curve = torch.randn(1, 1024)
+    found = call(MODULE, "m.thinCurve(curve, 64)", curve=curve[0].tolist())
+    np.testing.assert_array_equal(np.float32(found), Burgers().thin(curve, 64)[0])

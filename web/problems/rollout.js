@@ -1,0 +1,36 @@
+/** What every scene in time counts: errors over time, and colour ranges that hold for all frames. */
+
+/** |prediction - truth| / |truth| of each frame; the root of the sum of squares. */
+export function relativeErrors(prediction, truth) {
+  return prediction.slice(0, truth.length).map((frame, t) => {
+    let difference = 0;
+    let size = 0;
+    for (let i = 0; i < frame.length; i++) {
+      difference += (frame[i] - truth[t][i]) ** 2;
+      size += truth[t][i] ** 2;
+    }
+    return Math.sqrt(difference / Math.max(size, Number.MIN_VALUE));
+  });
+}
+
+/** The largest absolute number of some frames. */
+export function largest(frames) {
+  let most = 0;
+  for (const frame of frames) for (const x of frame) if (Math.abs(x) > most) most = Math.abs(x);
+  return most;
+}
+
+/** prediction - truth. */
+export function difference(prediction, truth) {
+  return Float32Array.from(prediction, (x, i) => x - truth[i]);
+}
+
+/** Frames (T, M) of one channel, from numbers (T, M, channels) in one array. */
+export function framesOf(numbers, [steps, places, channels], channel = 0) {
+  return Array.from({ length: steps }, (_, t) => {
+    const frame = new Float32Array(places);
+    const from = t * places * channels + channel;
+    for (let i = 0; i < places; i++) frame[i] = numbers[from + i * channels];
+    return frame;
+  });
+}

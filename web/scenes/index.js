@@ -1,0 +1,10 @@
+// All scenes. A new one is a file beside this one and a line here.
+
+import darcy from "./darcy.js";
+
+const scenes = [darcy];
+
+/** The scene for a model; null where there is none. */
+export function sceneFor(model) {
+  return scenes.find((scene) => scene.problem === model.problem) ?? null;
+}

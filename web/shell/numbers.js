@@ -1,0 +1,36 @@
+/** A number in few characters: 0.0123, 1.5, 340, 2.1e-7. */
+export function shortNumber(value) {
+  if (!Number.isFinite(value)) return String(value);
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e5 || size < 1e-3) return value.toExponential(1).replace("e+", "e");
+  return String(Number(value.toPrecision(3)));
+}
+
+/** Milliseconds as people read them. */
+export function duration(milliseconds) {
+  if (milliseconds >= 1000) return `${(milliseconds / 1000).toFixed(1)} s`;
+  return `${milliseconds < 10 ? milliseconds.toFixed(1) : Math.round(milliseconds)} ms`;
+}
+
+/** A share in per cent. */
+export function percent(share) {
+  const value = 100 * share;
+  return `${value < 10 ? value.toPrecision(2) : Math.round(value)} %`;
+}
+
+/** The distance of two fields relative to the second, in the norm of the training (L2). */
+export function relativeError(answer, truth) {
+  let gap = 0;
+  let size = 0;
+  for (let k = 0; k < truth.length; k++) {
+    gap += (answer[k] - truth[k]) ** 2;
+    size += truth[k] ** 2;
+  }
+  return Math.sqrt(gap / size);
+}
+
+/** The absolute difference of two fields. */
+export function absoluteError(answer, truth) {
+  return Float32Array.from(truth, (value, k) => Math.abs(answer[k] - value));
+}

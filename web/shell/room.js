@@ -1,0 +1,112 @@
+// What a scene is given: its model, and a place for figures, controls and what it has to say.
+
+import { Figure } from "../draw/figure.js";
+import { Asker } from "./asker.js";
+import { Controls } from "./controls.js";
+import { element } from "./elements.js";
+import { duration } from "./numbers.js";
+import { Player } from "./player.js";
+
+export class Room {
+  #closing = [];
+  #time = element("p", { class: "time" });
+  #error = element("p", { class: "error", role: "alert", hidden: true });
+  #numbers = element("dl", { class: "numbers", "aria-live": "polite" });
+  #figures = element("div", { class: "figures" });
+  #controls = element("div", { class: "controls" });
+
+  constructor(model, backend) {
+    this.model = model;
+    this.backend = backend;
+    this.last = null;
+    const stage = element("div", { class: "stage" }, this.#figures, this.#numbers);
+    const side = element("aside", {}, this.#controls, this.#time);
+    this.element = element("div", { class: "room" }, this.#error, stage, side);
+  }
+
+  /** A figure, beside those that are there. */
+  figure(options) {
+    const figure = new Figure(options);
+    this.#figures.append(figure.element);
+    return figure;
+  }
+
+  /** A group of controls. */
+  controls(title) {
+    const made = new Controls(title);
+    this.#controls.append(made.element);
+    return made;
+  }
+
+  /** A player for times, below the figures. */
+  player(options) {
+    const made = new Player(options);
+    this.#figures.after(made.element);
+    this.#closing.push(() => made.pause());
+    return made;
+  }
+
+  /** Questions to the model that follow a pointer: `question({ moving, rows })` and
+   *  `show(answer, question)` as in asker.js. */
+  asker({ question, show }) {
+    const asker = new Asker({
+      question,
+      ask: (inputs) => this.backend.predict(inputs),
+      show: (answer, asked) => {
+        this.last = { inputs: asked.inputs, answer, coarse: Boolean(asked.coarse) };
+        this.fail(null);
+        this.took(answer, asked);
+        show(answer, asked);
+      },
+      fail: (error) => this.fail(error),
+    });
+    this.#closing.push(() => asker.close());
+    this.asked = asker;
+    return asker;
+  }
+
+  /** How long the model took, and what it answered. */
+  took({ prediction, milliseconds }, { took }) {
+    const where = this.backend.kind === "server" ? "on the server" : "in this browser";
+    const places = prediction.shape.at(-2).toLocaleString("en");
+    const all = took - milliseconds > 5 ? `, ${duration(took)} with the way there and back` : "";
+    this.#time.textContent = `${duration(milliseconds)} ${where} for ${places} places${all}`;
+  }
+
+  /** Numbers below the figures, by their names; null takes one away. */
+  tell(numbers) {
+    this.#numbers.replaceChildren(
+      ...Object.entries(numbers)
+        .filter(([, value]) => value !== null)
+        .map(([name, value]) => {
+          return element("div", {}, element("dt", {}, name), element("dd", {}, value));
+        }),
+    );
+  }
+
+  /** Show what went wrong, in a sentence; null when all is well again. */
+  fail(error) {
+    this.#error.hidden = !error;
+    this.#error.textContent = error ? error.message : "";
+  }
+
+  /** Run something that may fail, like a press of a button; what goes wrong is shown. */
+  async try(work) {
+    try {
+      await work();
+      this.fail(null);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /** Call `work` when the scene is left. */
+  onClose(work) {
+    this.#closing.push(work);
+  }
+
+  close() {
+    for (const work of this.#closing.reverse()) work();
+    this.element.remove();
+  }
+}
