@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from own import tiny
-from serve.asking import Client, saved
 
 import ipot
 from ipot.recipes.experiment import build
+from serve.asking import Client, saved
 
 SMALL = {"width": 16, "latents": 8, "heads": 2, "cross_heads": 2, "blocks": 1}
 

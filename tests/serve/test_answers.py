@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from serve.asking import AS_NPZ, npz
 
 import ipot
+from serve.asking import AS_NPZ, npz
 
 RANDOM = np.random.default_rng(1)
 X, Y = RANDOM.random((40, 2)), RANDOM.random((7, 2))
