@@ -31,6 +31,7 @@ COMMANDS = {
     "evaluate": "score a run on test data: fewer sensors, other resolutions, longer horizons",
     "predict": "answer at any queries for inputs from a file",
     "export": "a trained model as ONNX or as a torch program, for use without ipot",
+    "serve": "trained models as a page in the browser, and an API",
     "plot": "pictures of a run: fields, rollouts, error curves, the loss",
     "bench": "how fast it is on this machine, beside the plain version of the same mathematics",
 }

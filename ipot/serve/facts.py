@@ -1,0 +1,189 @@
+"""What the server says of a model: what goes in and out, how good it is, what may be asked."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ipot.serve import truth
+from ipot.serve.limits import Limits
+from ipot.serve.models import Served
+
+if TYPE_CHECKING:
+    from ipot.spec import Spec
+    from ipot.surrogate.surrogate import Surrogate
+
+MOST_CARD = 1 << 20
+CARD = "README.md"
+SPEC = (
+    *("dimension", "query_dimension", "inputs", "outputs", "parameters", "history", "steps", "dt"),
+    *("domain", "query_domain", "periods", "query_periods", "sphere", "geographic", "shape"),
+    *("units", "input_units", "parameter_units"),
+)
+
+
+def facts_of(served: Served, limits: Limits) -> dict[str, Any]:
+    """All that a client may want to know of a model; it is loaded for it."""
+    if "facts" not in served.kept:
+        served.kept["facts"] = _facts(served, limits)
+    return served.kept["facts"]
+
+
+def _facts(served: Served, limits: Limits) -> dict[str, Any]:
+    model = served.model()
+    problem = None if model.problem is None else model.problem.name
+    return {
+        "name": served.name,
+        "problem": problem,
+        "title": served.title or served.name,
+        "shipped": served.shipped,
+        "spec": {name: _plain(getattr(model.spec, name)) for name in SPEC},
+        "ranges": ranges_of(model),
+        "error": _plain(model.scores),
+        "bounds": model.bounds is not None,
+        "highest_level": None if model.bounds is None else float(model.bounds.highest_level),
+        "series": model.series is not None,
+        "samples": count_of(served),
+        "solver": truth.why_not(problem) is None,
+        "card": _card(served.folder),
+        "limits": limits.as_dict(),
+    }
+
+
+def ranges_of(model: Surrogate) -> dict[str, list[list[float]]]:
+    """The range of every channel in training; of models that do not know it, a mean and three
+    deviations on either side."""
+    from ipot.models._wrappers import Normalized
+
+    layout, spec = model.layout, model.spec
+    scales = next((m for m in model.model.modules() if isinstance(m, Normalized)), None)
+    found = {}
+    for name, prefix, count in (
+        ("values", "input", spec.channels),
+        ("targets", "output", len(spec.outputs)),
+        ("parameters", "parameter", len(spec.parameters)),
+    ):
+        low, high = layout.span(name) if name != "targets" else ((), ())
+        if not low and scales is not None:
+            mean = getattr(scales, f"{prefix}_mean").double().tolist()
+            scale = getattr(scales, f"{prefix}_scale").double().tolist()
+            low = [m - 3 * s for m, s in zip(mean, scale, strict=True)]
+            high = [m + 3 * s for m, s in zip(mean, scale, strict=True)]
+        held = layout.scaling(name)
+        ends = [
+            [_given(held, end, i) for end in pair]
+            for i, pair in enumerate(zip(low, high, strict=True))
+        ]
+        found[name] = ends if len(ends) == count else []
+    return found
+
+
+def _given(held: Any, number: float, channel: int) -> float:
+    """A number in the units that it was given in."""
+    number = float(number)
+    return number if held is None else number * held.scale[channel] + held.offset[channel]
+
+
+def _plain(value: Any) -> Any:
+    """As JSON knows it: what is not finite is null."""
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int | bool):
+        return value
+    return str(value)
+
+
+def _card(folder: Path) -> str:
+    """The model's card, where the folder has one."""
+    from ipot import safe_read
+    from ipot.errors import IpotError
+
+    try:
+        return safe_read.read_bytes(folder / CARD, most=MOST_CARD).decode("utf-8", "replace")
+    except (IpotError, FileNotFoundError):
+        return ""
+
+
+def count_of(served: Served) -> int:
+    """How many samples came with a model."""
+    return len(samples_of(served))
+
+
+def samples_of(served: Served) -> list[dict[str, Any]]:
+    """The samples that came with a model, each with its arrays by name."""
+    import numpy as np
+
+    from ipot.formats.numpy_files import read_arrays
+
+    if "samples" not in served.kept:
+        found: list[dict[str, Any]] = []
+        if served.samples is not None:
+            arrays = read_arrays(served.samples)
+            count = len(arrays["values"] if "values" in arrays else arrays["parameters"])
+            for i in range(count):
+                one = {}
+                for name, array in arrays.items():
+                    # What all samples share has no axis for them, or one of length one.
+                    own = name != "times" and array.ndim and len(array) in (1, count)
+                    part = array[min(i, len(array) - 1)] if own else array
+                    one[name] = np.asarray(part, np.float32 if part.dtype.kind == "f" else None)
+                found.append(one)
+        served.kept["samples"] = found
+    return served.kept["samples"]
+
+
+def warm(served: Served) -> None:
+    """Load a model and ask it once, so that nobody waits for its kernels to be compiled."""
+    import contextlib
+
+    import torch
+
+    from ipot.errors import IpotError
+    from ipot.samples import Sample
+
+    with contextlib.suppress(IpotError, RuntimeError, ValueError):
+        model = served.model()
+        spec = model.spec
+        points, shape = _places(model)
+        means = [(low + high) / 2 for low, high in ranges_of(model)["values"]]
+        values = torch.tensor(means).float().expand(len(points), -1).contiguous()
+        numbers = [(low + high) / 2 for low, high in ranges_of(model)["parameters"]]
+        queries = points if spec.query_dimension == spec.dimension else _middle(spec)
+        sample = Sample(
+            points=points,
+            values=values,
+            queries=queries,
+            times=(spec.dt,),
+            parameters=torch.tensor(numbers) if numbers else None,
+            grid=shape,
+            query_grid=shape if queries is points else None,
+        )
+        model.answers([sample])
+
+
+def _places(model: Surrogate) -> Any:
+    import torch
+
+    from ipot.problems.base import GridProblem
+
+    spec = model.spec
+    if isinstance(model.problem, GridProblem):
+        return torch.from_numpy(model.places()), tuple(spec.shape)
+    if model.layout.alone:
+        return torch.zeros(0, spec.dimension), None
+    random = torch.Generator().manual_seed(0)
+    box = torch.tensor(spec.domain)
+    rows = torch.rand(1000, spec.dimension, generator=random)
+    return box[:, 0] + rows * (box[:, 1] - box[:, 0]), None
+
+
+def _middle(spec: Spec) -> Any:
+    import torch
+
+    box = torch.tensor(spec.query_domain)
+    return box.mean(1).expand(1000, -1).contiguous()

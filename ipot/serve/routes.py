@@ -1,0 +1,220 @@
+"""What each address does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from ipot.serve import facts, truth
+from ipot.serve.limits import Limits
+from ipot.serve.models import Served
+from ipot.serve.question import (
+    JSON,
+    NPZ,
+    Question,
+    kind_of_answer,
+    kind_of_body,
+    read_question,
+    write_answer,
+)
+from ipot.serve.refused import Refused, too_large
+from ipot.serve.uploads import answer_upload, upload_of
+from ipot.serve.worker import with_remarks
+from ipot.version import __version__
+
+if TYPE_CHECKING:
+    from ipot.serve.application import Server
+
+DRAINED = 1 << 30
+"""A body that is too large, and says so, is read to its end up to here, so that the client hears
+why; one that does not say how large it is is cut off."""
+FRESH = {"cache-control": "no-store"}
+
+
+async def list_models(server: Server, request: Request) -> Response:
+    """The models by name."""
+    return _json({"models": [model.line() for model in server.models]})
+
+
+async def one_model(server: Server, request: Request) -> Response:
+    """The facts of one model."""
+    served = _model(server, request)
+    work = partial(facts.facts_of, served, server.limits)
+    return _json(await _worked(server, request, work, ready="facts" in served.kept))
+
+
+async def predict(server: Server, request: Request) -> Response:
+    """An answer to arrays."""
+    served, limits = _model(server, request), server.limits
+    kind = kind_of_body(request.headers.get("content-type"))
+    wanted = kind_of_answer(request.headers.get("accept"))
+    body = await read_body(server, request)
+    work = partial(answer_question, served, body, kind, wanted, limits)
+    return _sent(request, await _worked(server, request, work), wanted)
+
+
+def answer_question(served: Served, body: bytes, kind: str, wanted: str, limits: Limits) -> bytes:
+    """The answer to a body, as a body."""
+    model = served.model()
+    question = read_question(body, kind, limits)
+    return write_answer(ask(model, question, limits), wanted, limits)
+
+
+def ask(model: Any, question: Question, limits: Limits) -> dict[str, Any]:
+    """What `Surrogate.predict` answers, and what it warns of."""
+    began = time.perf_counter()
+
+    def answered() -> Any:
+        model.refuse_level(question.interval)
+        asked = model.request(**question.given)
+        limits.refuse_samples(asked.samples, model.spec)
+        return model.answer(asked, interval=question.interval)
+
+    found, remarks = with_remarks(answered)
+    parts = {"prediction": found}
+    if question.interval is not None:
+        parts = dict(zip(("prediction", "low", "high"), found, strict=True))
+    spent = 1000 * (time.perf_counter() - began)
+    return parts | {"milliseconds": round(spent, 3)} | ({"remarks": remarks} if remarks else {})
+
+
+async def solve(server: Server, request: Request) -> Response:
+    """The answer of the problem's own solver."""
+    served = _model(server, request)
+    if why := truth.why_not(served.problem):
+        raise Refused(501, why)
+    kind = kind_of_body(request.headers.get("content-type"))
+    wanted = kind_of_answer(request.headers.get("accept"))
+    body = await read_body(server, request)
+    question = await run_in_threadpool(read_question, body, kind, server.limits)
+    found = await server.solving.solve(served, question, gone=_gone(request))
+    return _sent(request, write_answer(found, wanted, server.limits), wanted)
+
+
+async def sample(server: Server, request: Request) -> Response:
+    """One of the samples that came with a model, as npz."""
+    served, text = _model(server, request), request.path_params["k"]
+    work = partial(facts.samples_of, served)
+    found = await _worked(server, request, work, ready="samples" in served.kept)
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 7 else -1
+    if not 0 <= number < len(found):
+        which = f"0 to {len(found) - 1}" if found else "none came with this model"
+        raise Refused(404, f"there is no such sample: {which}")
+    return _sent(request, write_answer(found[number], NPZ, server.limits), NPZ)
+
+
+async def files(server: Server, request: Request) -> Response:
+    """The answer to a file, as a file."""
+    served, options = _model(server, request), dict(request.query_params)
+    name = options.pop("name", None)
+    upload_of(name, options, b"")  # refused before the body is read
+    upload = upload_of(name, options, await read_body(server, request))
+
+    def work() -> bytes:
+        return with_remarks(lambda: answer_upload(served.model(), upload, server.limits))[0]
+
+    body = await _worked(server, request, work)
+    headers = {"content-disposition": f'attachment; filename="{upload.answer_name}"'}
+    return _sent(request, body, "application/octet-stream", headers)
+
+
+async def health(server: Server, request: Request) -> Response:
+    """Whether it is ready."""
+    states = {model.name: model.state for model in server.models}
+    return _json({"status": server.models.state, "models": states, "version": __version__})
+
+
+async def metrics(server: Server, request: Request) -> Response:
+    """Counters for Prometheus."""
+    return Response(server.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+async def openapi(server: Server, request: Request) -> Response:
+    """The description of this API."""
+    return _json(server.schema)
+
+
+async def page(server: Server, request: Request) -> Response:
+    """A file of the page."""
+    file = server.page.get(request.path_params["file"])
+    if file is None:
+        raise Refused(404, "there is nothing of that name")
+    headers = {"etag": file.mark, "cache-control": "no-cache", "content-type": file.kind}
+    if request.headers.get("if-none-match") == file.mark:
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, headers=headers)
+
+
+async def read_body(server: Server, request: Request) -> bytes:
+    """The body, whose size is known or counted before it is held, and which must come in time."""
+    limits, held = server.limits, request.scope["held"]
+    told = request.headers.get("content-length")
+    if told is not None and told.isdigit() and int(told) > limits.body:
+        raise Refused(
+            413,
+            f"the body has {int(told)} bytes, and this server takes {limits.body}",
+            close=int(told) > DRAINED,
+        )
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > limits.body:
+                    raise Refused(413, f"the body has more than {limits.body} bytes", close=True)
+                held.take(len(part))
+                parts.append(part)
+    except TimeoutError as error:
+        raise Refused(
+            408, f"the body did not arrive within {limits.body_seconds:g} s", close=True
+        ) from error
+    return b"".join(parts)
+
+
+def _model(server: Server, request: Request) -> Served:
+    return server.models.find(request.path_params["name"])
+
+
+def _gone(request: Request) -> Callable[[], Any]:
+    """Comes back when the client has hung up."""
+
+    async def gone() -> None:
+        try:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+        except ClientDisconnect:
+            pass
+
+    return gone
+
+
+async def _worked(
+    server: Server, request: Request, work: Callable[[], Any], *, ready: bool = False
+) -> Any:
+    """The result of some work in the worker's thread; of work that is done already, at once."""
+    if ready:
+        return work()
+    seconds = server.limits.seconds
+    return await server.worker.run(work, seconds=seconds, gone=_gone(request))
+
+
+def _json(content: Any) -> Response:
+    return Response(json.dumps(content, allow_nan=False), media_type=JSON, headers=FRESH)
+
+
+def _sent(
+    request: Request, body: bytes, kind: str, headers: dict[str, str] | None = None
+) -> Response:
+    """An answer whose memory is counted until it is sent."""
+    if len(body) > request.scope["held"].room.most:
+        raise too_large("the answer is too large to be sent")
+    request.scope["held"].take(len(body))
+    return Response(body, media_type=kind, headers=FRESH | (headers or {}))
