@@ -68,9 +68,9 @@ def _table(title: str, records: list[Record]) -> str:
         for name in sorted({n for r in row for n in r["tests"]} - {ledger.AS_TRAINED})
         for some in [[r for r in row if name in r["tests"]]]
     ]
-    commands = [f"    {c}" for c in dict.fromkeys(r["command"] for r in records if r["command"])]
+    commands = [*dict.fromkeys(r["command"] for r in records if r["command"])]
     lines += ["", *notes] if notes else []
-    lines += ["", *commands] if commands else []
+    lines += ["", "```bash", *commands, "```"] if commands else []
     return "\n".join(lines)
 
 

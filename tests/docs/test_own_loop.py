@@ -15,6 +15,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.S)
 SQUARE = [(0, 1), (0, 1)]
 SMALL = {
     "IPOT": {"width": 16, "latents": 6, "blocks": 1, "heads": 2, "cross_heads": 2},
+    "Lattice": {"width": 16, "places": (8,), "blocks": 1, "processor": 1, "heads": 2},
     "Relay": {"width": 16, "latents": 6, "states": 6, "blocks": 1, "heads": 2, "cross_heads": 2},
     "Transformer": {"width": 16, "blocks": 1, "heads": 2, "cross_heads": 2},
     "PerceiverIO": {"width": 16, "latents": 6, "blocks": 1, "heads": 2},
