@@ -8,14 +8,15 @@ from dataclasses import fields
 from pathlib import Path
 
 from ipot.api import load
-from ipot.commands.common import Generation, is_emitted, parse, refuse_there, show
 from ipot.commands.flags.evaluate import Evaluate
-from ipot.commands.spelling import data_given, without_old_input
+from ipot.commands.output import Generation, is_emitted, refuse_there, show
+from ipot.commands.parsing import data_given, parse, without_old_input
 from ipot.data.store import Store
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.evaluate import Scores, leads
 from ipot.recipes import ledger
 from ipot.recipes.studies import Answer, Question, ask_model
+from ipot.surrogate.loading import folder_of
 from ipot.surrogate.surrogate import Surrogate
 
 
@@ -63,7 +64,7 @@ def main(arguments: list[str]) -> None:
     )
     if flags.record is not None:
         tests = {_seen(question, flags.weights): answer.scores.relative_l2}
-        ledger.add(flags.record, [ledger.record_of(flags.run, tests=tests)])
+        ledger.add(flags.record, [ledger.record_of(folder_of(flags.run), tests=tests)])
     if is_emitted(answer.as_dict(), flags):
         return
     from ipot.report.tables import table
