@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipot.api import load
 from ipot.commands.common import emit, parse, refuse_there, say
 from ipot.commands.flags.export import Export
-from ipot.data.own_layout import Layout
+from ipot.data.layout import Layout
 from ipot.data.scaling import Scaling
 from ipot.report.tables import bytes_
 from ipot.saved.export import export
