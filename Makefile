@@ -9,7 +9,7 @@ EXTRAS := test,log,weather,mesh,table,export,hub,serve,browser
 # Bytecode is kept: two sessions of tests and some hundred processes import the same modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check tests minute campaign slow docs clean help
+.PHONY: demo test check tests browser minute campaign slow docs clean help
 
 help:            ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -35,6 +35,9 @@ check: $(VENV)/.dev docs   ## format, lint, types, import layers, documentation
 tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m "not (compile or plain or slow)" --jaxtyping-packages=ipot,beartype.beartype
 	$(BIN)/python -m pytest -n 2 -m "(compile or plain) and not slow"
+
+browser: $(VENV)/.dev   ## the tests of the page in Chromium (apt-get install chromium); `make test` has them too where it is there
+	$(BIN)/python -m pytest -rs tests/browser
 
 minute: $(VENV)/.dev
 	$(BIN)/python -m campaign --minutes 1 --seed 0 --cases 120 --no-ledger

@@ -16,6 +16,7 @@ from ipot.errors import DataError, Unsupported
 from ipot.evaluation.evaluate import Scores, leads
 from ipot.recipes import ledger
 from ipot.recipes.studies import Answer, Question, ask_model
+from ipot.surrogate.loading import folder_of
 from ipot.surrogate.surrogate import Surrogate
 
 
@@ -63,7 +64,7 @@ def main(arguments: list[str]) -> None:
     )
     if flags.record is not None:
         tests = {_seen(question, flags.weights): answer.scores.relative_l2}
-        ledger.add(flags.record, [ledger.record_of(flags.run, tests=tests)])
+        ledger.add(flags.record, [ledger.record_of(folder_of(flags.run), tests=tests)])
     if is_emitted(answer.as_dict(), flags):
         return
     from ipot.report.tables import table

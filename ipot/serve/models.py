@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ipot import safe_read
+from ipot import safe_read, trained
 from ipot.errors import IpotError, RunError
 from ipot.serve.refused import UNEXPECTED, Refused, as_refused
 
@@ -128,7 +128,18 @@ def served(words: Sequence[str], **how: Any) -> list[Served]:
 
 def shipped_models() -> dict[str, dict[str, Any]]:
     """What is known of the models in the package, without loading any."""
-    return {}
+    known = {name: trained.facts(name) for name in trained.names()}
+    return {
+        name: {
+            "name": name,
+            "folder": trained.folder(name),
+            "problem": facts["problem"],
+            "title": facts["title"],
+            "shipped": True,
+            "samples": trained.samples(name),
+        }
+        for name, facts in known.items()
+    }
 
 
 def _of_folder(folder: Path, how: dict[str, Any], shipped: Any) -> Served:

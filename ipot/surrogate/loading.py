@@ -1,12 +1,15 @@
-"""`ipot.load`: a trained model from the folder of a run, a saved model, or the Hugging Face Hub."""
+"""`ipot.load`: a trained model, of the package, from a folder or from the Hugging Face Hub."""
 
 from __future__ import annotations
 
+import logging
+import os
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ipot import trained
 from ipot.data.argument_checks import flag, near, path_given
 from ipot.data.own import Layout
 from ipot.device import choose
@@ -24,6 +27,7 @@ from ipot.surrogate.surrogate import Surrogate
 from ipot.typed_json import to_dict
 
 WEIGHTS_OF_A_RUN = ("best", "last")
+_log = logging.getLogger("ipot")
 
 
 def load(
@@ -34,8 +38,9 @@ def load(
     trusted: bool = False,
     edited: bool = False,
 ) -> Surrogate:
-    """A trained model from the folder of a run (`ipot train`, or an `ipot fit` that was stopped) or
-    of a saved model (`ipot fit`, `model.save`).
+    """A trained model: one that comes with the package, by its name (`ipot models --trained` lists
+    them), or from the folder of a run (`ipot train`, or an `ipot fit` that was stopped) or of a
+    saved model (`ipot fit`, `model.save`).
 
     A folder that names code outside this package is loaded only where it is `trusted`. A saved
     model whose files were changed after it was saved is loaded only as `edited`.
@@ -59,9 +64,27 @@ def load(
 
 
 def folder_of(model: Path | str) -> Path:
-    """The folder that a word means: of a run, or of a saved model. Whatever takes a model takes it
-    through here, so that a new way to name one is known to all at once."""
-    return path_given("path", model)
+    """The folder that a word means: of a model that comes with the package, of a run, or of a saved
+    model. Whatever takes a model takes it through here.
+
+    The name of a model in the package wins over a folder of that name in the current folder, which
+    is meant by ./NAME. A `Path` always is a folder.
+    """
+    if isinstance(model, str) and model in trained.names():
+        if Path(model).is_dir():
+            _log.warning(
+                "%s is the trained model of that name in the package; the folder here is ./%s",
+                model,
+                model,
+            )
+        return trained.folder(model)
+    path = path_given("path", model)
+    try:
+        path.is_dir()
+    except (OSError, ValueError) as error:  # too long, or with a zero byte
+        reason = getattr(error, "strerror", None) or error
+        raise RunError(f"{shown(os.fspath(model))} is no folder: {reason}.{_shipped()}") from error
+    return path
 
 
 def from_pretrained(
@@ -133,6 +156,11 @@ def facts_of_run(folder: Run, settings: Experiment) -> dict[str, Any]:
     return {"scores": scores, "about": about}
 
 
+def _shipped() -> str:
+    """The models that a name alone would load, as the end of a sentence."""
+    return f" Models in the package: {', '.join(trained.names())}." if trained.names() else ""
+
+
 def _refuse_damaged(path: Path, run: Path) -> None:
     """Refuse a saved model whose config.json is no longer one: the run inside it may be another."""
     if run != path and any((path / name).exists() for name in (CONFIG, WEIGHTS)):
@@ -154,7 +182,7 @@ def _refuse_no_model(path: Path) -> None:
         where = f" Give the folder, {path.parent}." if path.name in FILES else ""
         raise RunError(f"{path} is a file. {wanted}{where}")
     if not path.is_dir():
-        raise RunError(f"{path}: there is no such folder. {wanted}{near(path)}")
+        raise RunError(f"{path}: there is no such folder. {wanted}{near(path)}{_shipped()}")
     inside = sorted(str(p.parent) for p in path.glob(f"*/{CONFIG}"))[:5]
     where = f" There is one at {', '.join(inside)}." if inside else ""
     raise RunError(f"{path} holds no {CONFIG}. {wanted}{where}")

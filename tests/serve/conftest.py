@@ -1,27 +1,11 @@
 """Small models, saved once, and an application that serves them."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from own import tiny
 
-import ipot
-from ipot.recipes.experiment import build
 from serve.asking import Client, saved
-
-SMALL = {"width": 16, "latents": 8, "heads": 2, "cross_heads": 2, "blocks": 1}
-
-
-def untrained(problem, **settings):
-    """A model of a problem, with weights as they are drawn."""
-    found = ipot.experiment(problem, "ipot")
-    found = replace(
-        found,
-        model=replace(found.model, **SMALL),
-        problem=replace(found.problem, **settings),
-    )
-    return ipot.Surrogate.of_experiment(build(found), found)
+from serve.small import untrained
 
 
 @pytest.fixture(scope="session")
@@ -31,9 +15,9 @@ def served(tmp_path_factory):
     x = np.random.default_rng(0).random((3, 20, 2))
     np.savez(folder / "samples.npz", points=x[:1], values=x[..., :1].astype(np.float16))
     models = {
-        "darcy": (untrained("darcy", size=33, resolution=17), {"samples": folder / "samples.npz"}),
-        "navier_stokes": (untrained("navier_stokes", size=16, resolution=8, steps=3), {}),
-        "burgers": (untrained("burgers", size=64, resolution=32), {}),
+        "darcy": (untrained("darcy"), {"samples": folder / "samples.npz"}),
+        "navier_stokes": (untrained("navier_stokes"), {}),
+        "burgers": (untrained("burgers"), {}),
         "elasticity": (untrained("elasticity"), {}),
     }
     found = {

@@ -120,9 +120,12 @@ class Painter {
  *  - `show(draw, scale)`: from now on it shows what `draw(painter)` paints, and the bar of `scale`.
  *  - `pointing({down, move, up, hover, step})`: each is called with a place [x, y] in the data. With
  *    the keys, arrows move a cross by `step`, and space or enter holds and lets go. `down` may
- *    answer `false`: then the stroke is not taken.
+ *    answer `false`: then the stroke is not taken, and with `scrolls` a finger moves the page.
  *  - `reading(value)`: `value([x, y])` is the text of what is there, which is shown below.
- *  - `caption(text)`: the line below. */
+ *  - `caption(text)`: the line below.
+ *
+ *  `large` has the whole width of a narrow page; `aspect` is its width over its height where that is
+ *  not the box's own. */
 export class Figure {
   #draw = () => {};
   #scale = null;
@@ -131,14 +134,16 @@ export class Figure {
   #box;
   #reading = null;
 
-  constructor({ title, box = [[0, 1], [0, 1]], label = title }) {
+  constructor({ title, box = [[0, 1], [0, 1]], label = title, large = false, aspect = null }) {
     this.#box = box;
+    this.aspect = aspect;
     this.canvas = element("canvas", { role: "img", "aria-label": label, tabindex: 0 });
     this.title = element("figcaption", {}, title);
     this.bar = element("div", { class: "bar", hidden: true });
     this.note = element("p", { class: "caption" });
     const frame = element("div", { class: "frame" }, this.canvas);
-    this.element = element("figure", {}, this.title, frame, this.bar, this.note);
+    const parts = [this.title, frame, this.bar, this.note];
+    this.element = element("figure", { class: large && "large" }, ...parts);
     this.box = box;
     this.canvas.addEventListener("pointermove", (event) => this.#read(this.#place(event)));
     this.canvas.addEventListener("pointerleave", () => this.#read(null));
@@ -153,7 +158,9 @@ export class Figure {
   set box(box) {
     this.#box = box;
     const [wide, high] = box.map(([low, top]) => top - low);
-    this.canvas.style.aspectRatio = `${wide} / ${high}`;
+    const aspect = this.aspect ?? wide / high;
+    this.canvas.style.aspectRatio = String(aspect);
+    this.element.style.setProperty("--aspect", String(aspect));
   }
 
   show(draw, scale = null) {
@@ -188,9 +195,16 @@ export class Figure {
     if (this.#cursor) this.#cross(painter);
   }
 
-  pointing({ down = () => {}, move = () => {}, up = () => {}, hover = () => {}, step = 0.02 }) {
+  pointing({
+    down = () => {},
+    move = () => {},
+    up = () => {},
+    hover = () => {},
+    step = 0.02,
+    scrolls = false,
+  }) {
     const { canvas } = this;
-    canvas.classList.add("touched");
+    canvas.classList.add(scrolls ? "handled" : "touched");
     canvas.setAttribute("role", "application");
     let held = false;
     canvas.addEventListener("pointerdown", (event) => {
@@ -200,6 +214,10 @@ export class Figure {
       event.preventDefault();
       canvas.focus({ preventScroll: true });
       this.#cursor = null;
+    });
+    // Comes behind pointerdown: what is not taken scrolls the page, where a figure allows that.
+    canvas.addEventListener("touchstart", (event) => held && event.preventDefault(), {
+      passive: false,
     });
     canvas.addEventListener("pointermove", (event) => {
       const all = held && event.getCoalescedEvents ? event.getCoalescedEvents() : [];

@@ -95,8 +95,6 @@ export function cellOf([x, y], n) {
 /** Set the cells whose centres lie within `radius` of the line from one place to another; true if
  *  any of them changed. */
 export function brush(cells, n, from, to, radius, value) {
-  const [dx, dy] = [to[0] - from[0], to[1] - from[1]];
-  const length = dx * dx + dy * dy;
   const span = (a, b) => [
     Math.max(0, Math.floor((Math.min(a, b) - radius) * n)),
     Math.min(n - 1, Math.ceil((Math.max(a, b) + radius) * n)),
@@ -106,9 +104,7 @@ export function brush(cells, n, from, to, radius, value) {
   let changed = false;
   for (let i = left; i <= right; i++) {
     for (let j = bottom; j <= top; j++) {
-      const [x, y] = [(i + 0.5) / n - from[0], (j + 0.5) / n - from[1]];
-      const along = length ? Math.min(1, Math.max(0, (x * dx + y * dy) / length)) : 0;
-      const near = (x - along * dx) ** 2 + (y - along * dy) ** 2 <= radius * radius;
+      const near = isNear((i + 0.5) / n, (j + 0.5) / n, from, to, radius);
       if (near && cells[i * n + j] !== value) {
         cells[i * n + j] = value;
         changed = true;
@@ -116,4 +112,22 @@ export function brush(cells, n, from, to, radius, value) {
     }
   }
   return changed;
+}
+
+/** The places x0 y0 x1 y1 … that do not lie within `radius` of the line from one place to another. */
+export function awayFrom(places, from, to, radius) {
+  const kept = [];
+  for (let k = 0; k < places.length; k += 2) {
+    const [x, y] = [places[k], places[k + 1]];
+    if (!isNear(x, y, from, to, radius)) kept.push(x, y);
+  }
+  return Float32Array.from(kept);
+}
+
+function isNear(x, y, from, to, radius) {
+  const [dx, dy] = [to[0] - from[0], to[1] - from[1]];
+  const length = dx * dx + dy * dy;
+  const [right, up] = [x - from[0], y - from[1]];
+  const along = length ? Math.min(1, Math.max(0, (right * dx + up * dy) / length)) : 0;
+  return (right - along * dx) ** 2 + (up - along * dy) ** 2 <= radius * radius;
 }

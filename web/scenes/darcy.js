@@ -3,6 +3,7 @@
 import { array } from "../backends/npz.js";
 import { rangeOf, Scale } from "../draw/colours.js";
 import {
+  awayFrom,
   brush,
   cellOf,
   centres,
@@ -161,24 +162,17 @@ export default {
       const { tool, radius } = state;
       const done =
         tool === "remove"
-          ? removeSensors(place, radius)
+          ? removeSensors(before, place, radius)
           : brush(state.cells, state.side, before, place, radius, tool === "paint" ? HIGH : LOW);
       before = place;
       if (done) changed(true);
       else drawGround();
     }
 
-    function removeSensors([x, y], radius) {
-      const { sensors } = state;
-      const kept = [];
-      for (let k = 0; k < sensors.length; k += 2) {
-        if ((sensors[k] - x) ** 2 + (sensors[k + 1] - y) ** 2 > radius * radius) {
-          kept.push(sensors[k], sensors[k + 1]);
-        }
-      }
-      if (kept.length === sensors.length || !kept.length) return false;
-      state.sensors = Float32Array.from(kept);
-      state.grid = false;
+    function removeSensors(from, to, radius) {
+      const kept = awayFrom(state.sensors, from, to, radius);
+      if (kept.length === state.sensors.length || !kept.length) return false;
+      Object.assign(state, { sensors: kept, grid: false });
       return true;
     }
 

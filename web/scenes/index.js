@@ -1,8 +1,9 @@
 // All scenes. A new one is a file beside this one and a line here.
 
 import darcy from "./darcy.js";
+import elasticity from "./elasticity.js";
 
-const scenes = [darcy];
+const scenes = [darcy, elasticity];
 
 /** The scene for a model; null where there is none. */
 export function sceneFor(model) {

@@ -45,8 +45,8 @@ class Evaluate:
         *("samples", "symmetric", "device", "json", "out"),
     )
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run folder, or the folder of a saved model."""
+    run: Annotated[str, tyro.conf.Positional]
+    """Run folder, the folder of a saved model, or the name of a model in the package: darcy."""
     cases: Annotated[Path | None, tyro.conf.Positional] = None
     """File or folder with samples and their answers, instead of the test data of a problem."""
     targets_from: Path | None = None

@@ -23,8 +23,8 @@ class Export:
 
     usual: ClassVar = ("folder", "out", "format", "tolerance", "overwrite", "json")
 
-    folder: Annotated[Path, tyro.conf.Positional]
-    """Run folder, or the folder of a saved model."""
+    folder: Annotated[str, tyro.conf.Positional]
+    """Run folder, the folder of a saved model, or the name of a model in the package: darcy."""
     out: Path
     """Where the result goes: a file that ends in the name of its format."""
     format: Literal["onnx", "pt2"] | None = None

@@ -34,8 +34,8 @@ class Plot:
         *("query_resolution", "steps", "samples", "device"),
     )
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run folder, or the folder of a saved model."""
+    run: Annotated[str, tyro.conf.Positional]
+    """Run folder, the folder of a saved model, or the name of a model in the package: darcy."""
     cases: Annotated[Path | None, tyro.conf.Positional] = None
     """File or folder with the sample that fields and rollouts show, instead of test data."""
     targets_from: Path | None = None

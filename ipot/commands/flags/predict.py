@@ -41,8 +41,8 @@ class Predict:
         *("precision", "device", "json"),
     )
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run folder, or the folder of a saved model."""
+    run: Annotated[str, tyro.conf.Positional]
+    """Run folder, the folder of a saved model, or the name of a model in the package: darcy."""
     out: Path
     """Where the result goes: a file; for several cases a folder, or one .h5, .csv or .parquet."""
     cases: Annotated[Path | None, tyro.conf.Positional] = None
