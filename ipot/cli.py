@@ -12,8 +12,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from ipot import own_code
-from ipot.commands import help, spelling
+from ipot import registry
 from ipot.errors import IpotError, Terminated, UnknownName, Untrusted, shown
 from ipot.version import __version__
 
@@ -51,12 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ipot: unknown command {shown(name)}. Known: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
-        with _terminated(), _remarks(name), own_code.looking_in(_current_folder()):
-            rest = spelling.of_today(name, rest)
-            if help.asked(rest) and (text := help.first_screen(name, rest)) is not None:
-                print(text)
-                return 0
-            return importlib.import_module(f"ipot.commands.{name}").main(rest) or 0
+        with _terminated(), _remarks(name), registry.looking_in(_current_folder()):
+            return _run(name, rest)
     except UnknownName as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
         return 2
@@ -76,6 +71,19 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         print(f"ipot {name}: {error}", file=sys.stderr)
         return 1
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    """Run a command, or print its help, for which nothing but its flags is imported."""
+    from ipot.commands import help, parsing
+
+    arguments = parsing.of_today(name, arguments)
+    if {"-h", "--help"} & set(arguments):
+        text = help.first_screen(name, arguments)
+        if text is not None:
+            print(text)
+            return 0
+    return importlib.import_module(f"ipot.commands.{name}").main(arguments) or 0
 
 
 def _trusting(arguments: list[str], error: Untrusted) -> str:

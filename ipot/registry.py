@@ -1,25 +1,34 @@
-"""From a name to a module. The files of a folder are the registry: a new file is a new entry.
+"""From a name to a problem or a model. The files of a folder are the registry: a new file is a new
+entry.
 
-A name that a user types or passes may be the dotted path of any module, or of a class in one, which
-is then imported: his own words are trust. A name that stands in a file is somebody else's:
-`named_in_file` imports nothing but entries of this package, unless the caller trusts the file.
-`ipot.own_code` is what finds and imports such modules.
+A name that a user types or passes may also be the dotted path of a module elsewhere, or of a class
+in one, which is then imported: his own words are trust. (A name that stands in a file is somebody
+else's: see `ipot.trust`.) The command line looks for such modules in the current folder first
+(`looking_in`), as `python -m` does. That folder stands on Python's path only where such a module
+was found in it: a folder full of somebody's data is no place to import other things from.
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import importlib
+import importlib.machinery
+import os
 import pkgutil
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import is_dataclass
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, get_type_hints
 
-from ipot import own_code
-from ipot.errors import RunError, UnknownName, Untrusted, shown
-from ipot.own_code import is_dotted_path
+from ipot.errors import UnknownName, shown
+
+_here: ContextVar[str | None] = ContextVar("here", default=None)
+"""The folder that a command was typed in."""
 
 # The name that a module of each kind must define, and the class that is or makes an entry.
 ATTRIBUTES = {"problems": "PROBLEM", "models": "MODEL"}
@@ -100,12 +109,12 @@ def name_of(model: type) -> str:
 def _entry(kind: str, name: str) -> tuple[ModuleType, str | None]:
     """A module, and what is meant of it where the path does not end in the module itself."""
     if "." in name:
-        return own_code.imported(name)
+        return imported(name)
     key = name.replace("-", "_").lower()
     if key not in names(kind):
         close = difflib.get_close_matches(key, names(kind), n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        file = own_code.source_of(name) if name.isidentifier() else None
+        file = source_of(name) if name.isidentifier() else None
         if file is not None and file.parent == Path.cwd():
             hint = f" {file.name} is here: {name}.{ATTRIBUTES[kind]} would be what it defines."
         raise UnknownName(
@@ -147,71 +156,7 @@ def _instead(kind: str, where: ModuleType) -> str:
     return f" (there are {', '.join(f'{where.__name__}.{n}' for n in found)})" if found else ""
 
 
-def code_of(**given: str) -> dict[str, Any]:
-    """The code outside this package that names (`problem=`, `model=`) stand for, as a run keeps
-    it: module, file and hash."""
-    found = {what: own_code.record(name) for what, name in given.items() if "." in name}
-    return {what: known for what, known in found.items() if known is not None}
-
-
-def named_in_file(
-    kind: str, name: Any, where: Path | str, *, trusted: bool, recorded: Any = None
-) -> str:
-    """The name of a problem or model that a file gives, once it is known to be safe to import.
-
-    Entries of this package are. A module outside it is refused unless the file is `trusted`, or
-    the program has imported that very module before: then none of its code is run by loading.
-    `recorded` is what the file says of that module (`code_of`), for saying what has changed since.
-    """
-    key = f"{kind[:-1]}.name"
-    if not isinstance(name, str):
-        raise RunError(f"{where}: {key} must be a text, got {shown(str(name))}")
-    ours = name.removeprefix(f"ipot.{kind}.")
-    if "." not in ours:
-        try:
-            module(kind, ours)
-        except UnknownName as error:
-            raise RunError(
-                f"{where}: {str(error).rstrip('.')}. Put back the name that was written."
-            ) from error
-        return ours
-    if not is_dotted_path(name) or name.split(".")[0] == "ipot":
-        raise RunError(
-            f"{where}: {key} is {shown(name)}, which is neither a {kind[:-1]} of ipot nor the "
-            "dotted path of a module outside ipot. Put back the name that was written."
-        )
-    if not (trusted or _has_imported(kind, name)):
-        _refuse_untrusted(kind, name, where, recorded)
-    try:
-        module(kind, name)
-    except UnknownName as error:
-        home = own_code.home_of(name, recorded)
-        more = "" if home is None else f". It was trained with {recorded['file']}: put {home} into "
-        more += "" if home is None else "PYTHONPATH, or call from there"
-        raise RunError(f"{where}: {str(error).rstrip('.')}{more}.") from error
-    own_code.say_changes(name, where, recorded)
-    return name
-
-
-def _refuse_untrusted(kind: str, name: str, where: Path | str, recorded: Any) -> None:
-    file, home = own_code.file_of(name), None
-    if file is not None:
-        place = f"the file {file}"
-        if changes := own_code.changes(file, recorded):
-            place += f", {changes}"
-    else:
-        place = "a module that is not found on the path of Python"
-        home = own_code.home_of(name, recorded)
-        place += "" if home is None else f"; it was trained with {recorded['file']}"
-    raise Untrusted(
-        f"{where}: its {kind[:-1]} is {shown(name)}, a module outside ipot. Loading would import "
-        f"it and run its code, from {place}. Pass trusted=True (--trust on the command line) if "
-        "you know that code and where the folder comes from.",
-        home,
-    )
-
-
-def _has_imported(kind: str, name: str) -> bool:
+def has_imported(kind: str, name: str) -> bool:
     """True if the program has imported a module that defines a problem or a model; runs nothing."""
     found = sys.modules.get(name)
     if isinstance(found, ModuleType):
@@ -219,3 +164,155 @@ def _has_imported(kind: str, name: str) -> bool:
     home, _, attribute = name.rpartition(".")
     around = sys.modules.get(home)
     return isinstance(around, ModuleType) and _is_one(kind, vars(around).get(attribute))
+
+
+# ---- modules outside the package
+
+
+@contextmanager
+def looking_in(folder: str | None) -> Iterator[None]:
+    """For a while, modules that are asked for by name are looked for in this folder first."""
+    before, path = _here.set(folder), list(sys.path)
+    try:
+        yield
+    finally:
+        _here.reset(before)
+        if folder is not None and folder not in path:
+            with suppress(ValueError):
+                sys.path.remove(folder)
+
+
+def is_dotted_path(name: str) -> bool:
+    """True if a name can be that of a module inside a package, or of something in a module."""
+    parts = name.split(".")
+    return len(parts) > 1 and all(part.isidentifier() for part in parts)
+
+
+def imported(name: str) -> tuple[ModuleType, str | None]:
+    """The module of a dotted path, and the name of what is meant in it if it is not all of it."""
+    if not is_dotted_path(name):
+        raise UnknownName(
+            f"{shown(name)} is not the dotted path of a module, like package.module, or of a class "
+            "in one, like module.Class"
+        )
+    home, _, last = name.rpartition(".")
+    ours = name.split(".")[0] == "ipot"  # whose names are those of modules
+    if name not in sys.modules and home in sys.modules and not ours:
+        # What is there already is not looked for in files.
+        known = vars(sys.modules[home]).get(last)
+        if known is not None and not isinstance(known, ModuleType | FunctionType):
+            return sys.modules[home], last
+    try:
+        with _on_the_path(name):
+            return importlib.import_module(name), None
+    except ModuleNotFoundError as error:
+        around = sys.modules.get(home)
+        # A module that is there but for something that it imports itself is another mistake.
+        if error.name == name and around is not None and not ours:
+            if last in vars(around):
+                return around, last
+            raise UnknownName(
+                f"cannot import {shown(name)}: neither is there such a module, nor has {home} "
+                f"({getattr(around, '__file__', None)}) anything called {shown(last)}"
+            ) from error
+        raise UnknownName(f"cannot import {shown(name)}: {error}{_looked()}") from error
+
+
+def _looked() -> str:
+    here = _here.get()
+    return "" if here is None else f". Looked for in {here} and on the path of Python"
+
+
+@contextmanager
+def _on_the_path(name: str) -> Iterator[None]:
+    """The folder of the command on Python's path, if a module is there: first for this import, and
+    last from then on, for what its functions may import when they are called."""
+    here, top = _here.get(), name.split(".")[0]
+    if here is None or top in sys.modules or not _is_in(top, here):
+        yield
+        return
+    importlib.invalidate_caches()
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+        if here not in sys.path:
+            sys.path.append(here)
+
+
+def _is_in(top: str, folder: str) -> bool:
+    return searched(top, [folder]) is not None or (Path(folder) / top).is_dir()
+
+
+def source_of(name: str) -> Path | None:
+    """The file that importing a dotted path would run, found without importing anything.
+
+    `importlib.util.find_spec` imports the packages around a module, so folders are looked through
+    by hand, in the order of Python: a package, a module, and last a folder without `__init__.py`.
+    """
+    here = _here.get()
+    path = [entry or os.curdir for entry in sys.path]
+    return searched(name, path if here is None else [here, *path])
+
+
+def located(name: str) -> tuple[str, Path | None]:
+    """The module that a dotted path means, or goes into, and its file."""
+    for part in (name, name.rpartition(".")[0]):
+        file = getattr(sys.modules.get(part), "__file__", None)
+        found = source_of(part) if file is None else Path(file).absolute()
+        if found is not None:
+            return part, found
+    return name, None
+
+
+def searched(name: str, places: Sequence[str]) -> Path | None:
+    """The file of a dotted path in the first of some folders that has it."""
+    *packages, last = name.split(".")
+    for package in packages:
+        inside = [Path(place) / package for place in places]
+        whole = next((folder for folder in inside if _module_file(folder / "__init__")), None)
+        places = [str(whole)] if whole else [str(f) for f in inside if f.is_dir()]
+    for place in places:
+        for stem in (Path(place) / last / "__init__", Path(place) / last):
+            if found := _module_file(stem):
+                return found
+    return None
+
+
+def _module_file(stem: Path) -> Path | None:
+    for suffix in importlib.machinery.all_suffixes():
+        file = stem.with_name(stem.name + suffix)
+        try:
+            if file.is_file():
+                return file.absolute()
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+# ---- what a run keeps of the code that it was trained with
+
+
+def code_of(**given: str) -> dict[str, Any]:
+    """The code outside this package that names (`problem=`, `model=`) stand for, as a run keeps
+    it: module, file and hash."""
+    found = {what: _record(name) for what, name in given.items() if "." in name}
+    return {what: known for what, known in found.items() if known is not None}
+
+
+def _record(name: str) -> dict[str, str] | None:
+    """The file of a module outside this package and its hash; None where there is no file."""
+    module, file = located(name)
+    if file is None or name.split(".")[0] == "ipot":
+        return None
+    found = digest(file)
+    return None if found is None else {"module": module, "file": str(file), "sha256": found}
+
+
+def digest(file: Path) -> str | None:
+    """The hash of a file; None where it cannot be read."""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return None

@@ -18,10 +18,11 @@ from ipot.bench import generate, infer, scale, train
 from ipot.bench.measuring import Terms, check_device, check_seconds
 from ipot.bench.rows import PLAIN, Report, Row, geometric_mean
 from ipot.bench.samples import check_count
-from ipot.commands.common import emit, parse, refuse_there, say, show, small_if_asked
 from ipot.commands.flags.bench import ABOUT, FLAGS, Generate, Infer, Scale, Train
+from ipot.commands.output import emit, refuse_there, say, show
+from ipot.commands.parsing import parse
 from ipot.errors import DataError, shown
-from ipot.recipes.experiment import experiment
+from ipot.recipes.experiment import experiment, small
 from ipot.recipes.paper import TABLE
 from ipot.report.style import SUFFIXES
 
@@ -58,9 +59,8 @@ def _train(flags: Train, device: torch.device) -> Measure:
     """All settings, checked before the first of them is measured."""
     chosen = []
     for problem in _problems(flags.problems, list(TABLE)):
-        settings = small_if_asked(
-            experiment(problem, "ipot", flags.preset), ["--small"] if flags.small else []
-        )
+        settings = experiment(problem, "ipot", flags.preset)
+        settings = small(settings) if flags.small else settings
         changes: dict[str, Any] = {"precision": flags.precision, "step": flags.step}
         if flags.batch is not None:
             changes["batch"] = flags.batch

@@ -11,27 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from ipot import registry
-from ipot.commands.common import (
-    Generation,
-    emit,
-    flag_value,
-    parse,
-    parse_with_settings,
-    say,
-    show,
-    small_if_asked,
-    split_names,
-)
 from ipot.commands.flags.compare import Compare
 from ipot.commands.flags.own_data import OwnData
-from ipot.commands.own_data import data_said
+from ipot.commands.output import Generation, emit, say, show
+from ipot.commands.parsing import flag_value, parse, parse_with_settings, split_names
 from ipot.data.store import Store
 from ipot.errors import UnknownName, Unsupported, shown
 from ipot.own.compare import side_by_side
 from ipot.recipes import ledger
 from ipot.recipes.compare import chosen, compare, shared
 from ipot.recipes.compare_table import Comparison
-from ipot.recipes.experiment import Experiment
+from ipot.recipes.experiment import Experiment, small
 from ipot.training.trainer import Stopped
 
 PROBLEMS_ALONE = ("preset", "small", "augment", "data", "record")
@@ -69,7 +59,7 @@ def _on_problem(name: str, rest: list[str], command: str) -> tuple[Comparison, P
             raise
         raise UnknownName(f"{error} Nor is {shown(name)} a file or folder here.") from None
     base, flags = parse_with_settings(
-        small_if_asked(base, rest),
+        small(base) if "--small" in rest else base,
         Compare,
         rest,
         f"compare {name}",
@@ -97,7 +87,7 @@ def _on_own_data(path: Path, rest: list[str]) -> tuple[Comparison, Path, Any]:
         seed=flags.seed,
         trusted=flags.trust,
         quiet=flags.quiet,
-        **data_said(flags),
+        **flags.options(),
     )
     return found, out, flags
 

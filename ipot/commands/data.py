@@ -6,8 +6,9 @@ import sys
 from dataclasses import asdict
 from inspect import cleandoc
 
-from ipot.commands.common import is_emitted, parse, refuse_there, show
 from ipot.commands.flags.data import ABOUT, FLAGS, Inspect
+from ipot.commands.output import is_emitted, refuse_there, show
+from ipot.commands.parsing import parse
 from ipot.errors import shown
 from ipot.formats import Inventory, inspect
 from ipot.report import tables

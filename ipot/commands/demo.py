@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from ipot.commands.common import Generation, emit, parse, say, show
 from ipot.commands.flags.demo import Demo
+from ipot.commands.output import Generation, emit, say, show
+from ipot.commands.parsing import parse
 from ipot.data.dataset import Dataset
 from ipot.data.statistics import mean_field
 from ipot.data.store import Store

@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ipot.commands.common import is_emitted, parse_with_settings, refuse_there, say
 from ipot.commands.flags.era5 import Check
+from ipot.commands.output import is_emitted, refuse_there, say
+from ipot.commands.parsing import parse_with_settings
 from ipot.data.landsea import PAPER_COUNTS
 from ipot.data.weather import Weather, stamp
 from ipot.problems.era5 import REQUEST, Era5

@@ -8,9 +8,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from ipot.api import load
-from ipot.commands.common import Generation, is_emitted, parse, refuse_there, show
 from ipot.commands.flags.evaluate import Evaluate
-from ipot.commands.spelling import data_given, without_old_input
+from ipot.commands.output import Generation, is_emitted, refuse_there, show
+from ipot.commands.parsing import data_given, parse, without_old_input
 from ipot.data.store import Store
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.evaluate import Scores, leads

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ipot.api import load
-from ipot.commands.common import emit, parse, refuse_there, say
 from ipot.commands.flags.export import Export
+from ipot.commands.output import emit, refuse_there, say
+from ipot.commands.parsing import parse
 from ipot.data.layout import Layout
 from ipot.data.scaling import Scaling
 from ipot.report.tables import bytes_

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ipot import registry
-from ipot.commands.common import emit, flag_value, parse, say
 from ipot.commands.flags.fit import Fit
-from ipot.commands.own_data import data_said
-from ipot.commands.settings import settings_said
+from ipot.commands.output import emit, say
+from ipot.commands.parsing import flag_value, parse, settings_said
 from ipot.errors import DataError
 from ipot.own.fit import Interrupted, fit
 from ipot.own.sizing import MODEL
@@ -65,7 +64,7 @@ def _fit(flags: Fit, said: dict[str, dict[str, Any]]) -> int:
         start_from=flags.start_from,
         trusted=flags.trust,
         quiet=flags.quiet,
-        **data_said(flags),
+        **flags.options(),
     )
     if flags.json:
         emit({"out": str(flags.out or flags.resume), **model.scores})

@@ -6,26 +6,22 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from ipot.commands.common import (
-    Generation,
-    emit,
-    parse_with_settings,
-    small_if_asked,
-    split_names,
-)
 from ipot.commands.flags.generate import Generate
+from ipot.commands.output import Generation, emit
+from ipot.commands.parsing import parse_with_settings, split_names
 from ipot.data.store import Fields, Store
 from ipot.device import choose
 from ipot.errors import DataError, UnknownName, Unsupported
 from ipot.lock import is_blank, locked
 from ipot.problems.base import SPLITS, GridProblem, Problem
-from ipot.recipes.experiment import Experiment, experiment
+from ipot.recipes.experiment import Experiment, experiment, small
 
 
 def main(arguments: list[str]) -> None:
     """Run the command."""
     names, rest = split_names(arguments, ["problem"], Generate, "generate")
-    base = small_if_asked(experiment(names["problem"]), rest)
+    base = experiment(names["problem"])
+    base = small(base) if "--small" in rest else base
     command = f"generate {names['problem']}"
     settings, flags = parse_with_settings(base, Generate, rest, command, parts=("problem", "data"))
     with locked(flags.out, "generating") if flags.out is not None else nullcontext():

@@ -18,11 +18,6 @@ WIDTH = 100
 WORDS = {str: "NAME", int: "N", float: "NUMBER", Path: "PATH"}
 
 
-def asked(arguments: list[str]) -> bool:
-    """True if the first screen of help is asked for."""
-    return bool({"-h", "--help"} & set(arguments))
-
-
 def first_screen(command: str, arguments: list[str]) -> str | None:
     """The help of a command; None where its first word names no task that it has."""
     module = importlib.import_module(f"ipot.commands.flags.{command}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ipot import registry
-from ipot.commands.common import is_emitted, parse, refuse_there, show
 from ipot.commands.flags.models import Models
+from ipot.commands.output import is_emitted, refuse_there, show
+from ipot.commands.parsing import parse
 from ipot.errors import Unsupported
 from ipot.models.base import parameter_count
 from ipot.recipes import paper, published

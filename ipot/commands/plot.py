@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from ipot.api import load
-from ipot.commands.common import Generation, emit, parse, say
 from ipot.commands.flags.plot import Kind, Plot
-from ipot.commands.spelling import data_given, without_old_input
+from ipot.commands.output import Generation, emit, say
+from ipot.commands.parsing import data_given, parse, without_old_input
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import DataError, Unsupported

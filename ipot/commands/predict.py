@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ipot.api import load
-from ipot.commands.common import emit, parse, refuse_there, say
 from ipot.commands.flags.predict import Predict
-from ipot.commands.spelling import data_given, without_old_input
+from ipot.commands.output import emit, refuse_there, say
+from ipot.commands.parsing import data_given, parse, without_old_input
 from ipot.errors import DataError
 from ipot.surrogate.files import answer_files
 

@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 from ipot import registry
-from ipot.commands.common import Generation, emit, parse, say, show
 from ipot.commands.flags.problems import Problems
 from ipot.commands.help import field_docs
+from ipot.commands.output import Generation, emit, say, show
+from ipot.commands.parsing import parse
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import DataError

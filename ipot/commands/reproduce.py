@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 
 from ipot import files
-from ipot.commands.common import Generation, emit, parse, say, show
 from ipot.commands.flags.reproduce import Reproduce
+from ipot.commands.output import Generation, emit, say, show
+from ipot.commands.parsing import parse
 from ipot.data.store import Store
 from ipot.device import choose
 from ipot.errors import RunError, UnknownName, Unsupported, shown

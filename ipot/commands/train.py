@@ -7,22 +7,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ipot.commands.common import (
-    Generation,
-    emit,
-    flag_value,
-    parse,
-    parse_with_settings,
-    say,
-    show,
-    small_if_asked,
-    split_names,
-)
 from ipot.commands.flags.train import Train
+from ipot.commands.output import Generation, emit, say, show
+from ipot.commands.parsing import flag_value, parse, parse_with_settings, split_names
 from ipot.data.store import Store
 from ipot.errors import RunError, Unsupported
 from ipot.recipes import ledger
-from ipot.recipes.experiment import Experiment, experiment
+from ipot.recipes.experiment import Experiment, experiment, small
 from ipot.recipes.running import resume, run
 from ipot.recipes.several_seeds import run_seeds
 from ipot.run_folder import Run
@@ -49,7 +40,7 @@ def main(arguments: list[str]) -> int:
                 f"model: {base.model_name}, the best so far on {base.problem_name}; "
                 f"`ipot train {base.problem_name} ipot` trains the paper's"
             )
-        base = small_if_asked(base, rest)
+        base = small(base) if "--small" in rest else base
         settings, flags = parse_with_settings(
             base, Train, rest, "train " + " ".join(names.values())
         )

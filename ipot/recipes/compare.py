@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ipot import files, lock, registry
+from ipot import files, lock, registry, trust
 from ipot.data.store import Store
 from ipot.device import busy_cores, choose, out_of_memory, release_memory
 from ipot.errors import (
@@ -152,7 +152,7 @@ def _plans(
     for name in before:
         if "." in name and name not in models:
             code = _code_of(out / name)
-            registry.named_in_file("models", name, out / name, trusted=trusted, recorded=code)
+            trust.named_in_file("models", name, out / name, trusted=trusted, recorded=code)
     return [_plan(base, name, terms, recipe) for name in dict.fromkeys([*models, *before])]
 
 

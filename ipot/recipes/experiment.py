@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ipot import registry
+from ipot import registry, trust
 from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.data.store import Store
@@ -122,7 +122,7 @@ class Experiment:
             content["problem"], where, trusted=trusted, data=data, recorded=code.get("problem")
         )
         model = dict(content["model"])
-        model_name = registry.named_in_file(
+        model_name = trust.named_in_file(
             *("models", model.pop("name", None), where),
             trusted=trusted,
             recorded=code.get("model"),
@@ -175,7 +175,7 @@ def _problem_in(
         return OWN_DATA, told
     if data is not None:
         raise RunError(f"{where} is not a run of `ipot.fit`: it is of the problem {shown(name)}")
-    name = registry.named_in_file("problems", name, where, trusted=trusted, recorded=recorded)
+    name = trust.named_in_file("problems", name, where, trusted=trusted, recorded=recorded)
     kind = _problem_class(name, where)
     return name, from_dict(kind, settings, where, "problem", infinite=True)
 

@@ -21,7 +21,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from ipot import files, registry
+from ipot import files, registry, trust
 from ipot.data.argument_checks import flag
 from ipot.errors import RunError
 from ipot.evaluation.conformal import Conformal
@@ -175,7 +175,7 @@ def _saved(folder: Path, content: dict[str, Any], *, trusted: bool) -> Saved:
     file = folder / CONFIG
     content = current_config(content, file)
     code = content["about"].get("code")
-    name = registry.named_in_file(
+    name = trust.named_in_file(
         *("models", content["model"]["name"], file),
         trusted=trusted,
         recorded=code.get("model") if isinstance(code, dict) else None,

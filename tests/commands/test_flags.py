@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from ipot.cli import COMMANDS, main
-from ipot.commands import common, spelling
+from ipot.commands import parsing
 from ipot.commands.flags.train import Train
 from ipot.commands.help import Flag, flags_of, screen
 from ipot.errors import Unsupported
@@ -138,14 +138,14 @@ def test_all_help_of_a_problem_lists_its_settings(capsys):
     ],
 )
 def test_old_spellings(capsys, command, old, new, told):
-    assert spelling.of_today(command, old.split()) == new.split()
+    assert parsing.of_today(command, old.split()) == new.split()
     said = capsys.readouterr().err.splitlines()
     assert len(said) == (told is not None)
     assert told is None or f" is now {told};" in re.sub("now --overwrite", "now", said[0])
 
 
 def test_old_spellings_are_of_flags_that_are_there():
-    for entry in spelling.RENAMED:
+    for entry in parsing.RENAMED:
         flags = {
             f
             for c, kind in KINDS.items()
@@ -154,7 +154,7 @@ def test_old_spellings_are_of_flags_that_are_there():
         }
         assert set(entry.new.split()) <= flags
         assert entry.where is not None or entry.old not in flags
-    for name in spelling.LISTS:
+    for name in parsing.LISTS:
         assert all(get_origin(flag.kind) is tuple for flag in FLAGS[name].values())
 
 
@@ -169,7 +169,7 @@ def test_an_old_spelling_works(run, tmp_path, capsys):
 
 def _settings(*arguments, model="ipot"):
     base = experiment("darcy", model)
-    return common.parse_with_settings(base, Train, list(arguments), "train darcy")[0].training
+    return parsing.parse_with_settings(base, Train, list(arguments), "train darcy")[0].training
 
 
 def test_short_flags_are_those_of_the_training():
@@ -185,7 +185,7 @@ def test_short_flags_are_those_of_the_training():
 def test_a_preset_with_augmentation_can_do_without():
     base = experiment("burgers")
     assert base.training.augment
-    found, _ = common.parse_with_settings(base, Train, ["--no-augment"], "train burgers")
+    found, _ = parsing.parse_with_settings(base, Train, ["--no-augment"], "train burgers")
     assert not found.training.augment
 
 

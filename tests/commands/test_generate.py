@@ -11,8 +11,8 @@ import torch
 
 from ipot import registry
 from ipot.cli import main
-from ipot.commands import common
-from ipot.commands.common import Generation
+from ipot.commands import output
+from ipot.commands.output import Generation
 from ipot.data.store import Store
 from ipot.lock import locked
 from ipot.problems.darcy import Darcy
@@ -153,7 +153,7 @@ def test_convergence_is_reported_where_it_is_recorded(ask, tmp_path, monkeypatch
 def clock(monkeypatch):
     """A clock that the test sets."""
     now = [100.0]
-    monkeypatch.setattr(common.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
     return now
 
 

@@ -10,7 +10,7 @@ from own import files, tiny
 import ipot
 from ipot import registry
 from ipot.cli import main
-from ipot.commands.settings import settings_said
+from ipot.commands.parsing import settings_said
 from ipot.errors import UnknownName
 from ipot.models.ipot import Config
 from ipot.training.settings import Training

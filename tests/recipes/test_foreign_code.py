@@ -10,12 +10,12 @@ import ipot
 from ipot.cli import main
 from ipot.data.store import Store
 from ipot.errors import RunError, Untrusted
-from ipot.own_code import source_of
 from ipot.recipes.compare import compare, shared
 from ipot.recipes.experiment import experiment
 from ipot.recipes.running import restore, resume, run
 from ipot.recipes.studies import Question, ask
-from ipot.registry import named_in_file
+from ipot.registry import source_of
+from ipot.trust import named_in_file
 
 CODE = """
 from ipot.models.ipot import MODEL, Config

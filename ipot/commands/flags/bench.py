@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from ipot.commands.flags.kinds import Preset
+from ipot.commands.flags import Preset
 from ipot.errors import DataError
 
 ABOUT = """

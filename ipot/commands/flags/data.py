@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 import tyro
 
-from ipot.commands.flags.kinds import File
+from ipot.commands.flags import File
 
 ABOUT = """
 usage: ipot data inspect PATH [--json]    (ipot data inspect --help tells more)

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 import tyro
 
-from ipot.commands.flags.kinds import Folder
+from ipot.commands.flags import Folder
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ipot.commands.flags.kinds import File
+from ipot.commands.flags import File
 
 
 @dataclass(kw_only=True)

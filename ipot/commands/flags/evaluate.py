@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from ipot.commands.flags.kinds import File, Fill, Folder
+from ipot.commands.flags import File, Fill, Folder
 
 
 @dataclass

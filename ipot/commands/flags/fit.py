@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from ipot.commands.flags.kinds import Folder
+from ipot.commands.flags import Folder
 from ipot.commands.flags.own_data import OwnData
 
 

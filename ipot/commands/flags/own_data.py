@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from ipot.errors import DataError
 
 
 @dataclass(kw_only=True)
@@ -41,3 +43,38 @@ class OwnData:
     """Coordinates that wrap around, as AXIS=PERIOD, like 0=1.0."""
     geographic: bool = False
     """The first two coordinates are longitude and latitude in degrees."""
+
+    def options(self) -> dict[str, Any]:
+        """The arguments of `ipot.fit` and `ipot.compare` that were said; the rest is left out."""
+        targets: Any = self.targets
+        if self.targets_from is not None:
+            from ipot.formats.xarray_files import open_series
+
+            targets = open_series(self.targets_from)
+            if self.targets:
+                targets = targets[list(self.targets)]
+        said: dict[str, Any] = {"inputs": self.inputs, "targets": targets}
+        said["parameters"] = self.parameters
+        for name in ("history", "lead", "every", "stride"):
+            if getattr(self, name) is not None:
+                said[name] = getattr(self, name)
+        if self.season:
+            said["season"] = True
+        if self.periodic:
+            said["periods"] = _periods(self.periodic)
+        if self.geographic:
+            said["geographic"] = True
+        if self.where != "points":
+            said["where"] = self.where
+        return said
+
+
+def _periods(words: tuple[str, ...]) -> dict[int, float]:
+    found = {}
+    for word in words:
+        axis, _, period = word.partition("=")
+        try:
+            found[int(axis)] = float(period)
+        except ValueError:
+            raise DataError(f"--periodic {word}: expected AXIS=PERIOD, like 0=1.0") from None
+    return found

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from ipot.commands.flags.kinds import Fill, Folder
+from ipot.commands.flags import Fill, Folder
 
 Kind = Literal["fields", "rollout", "loss", "sensors", "resolution", "time"]
 

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from ipot.commands.flags.kinds import Fill
+from ipot.commands.flags import Fill
 
 
 @dataclass

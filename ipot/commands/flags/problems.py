@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ipot.commands.flags.kinds import Folder
+from ipot.commands.flags import Folder
 
 
 @dataclass

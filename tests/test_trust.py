@@ -9,7 +9,7 @@ import pytest
 from own import files, tiny
 
 import ipot
-from ipot import own_code, registry
+from ipot import registry, trust
 from ipot.cli import main
 from ipot.errors import RunError, UnknownName, Untrusted, shown
 from ipot.own.sizing import named_model
@@ -101,7 +101,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def typed(here):
-    with own_code.looking_in(str(here)):
+    with registry.looking_in(str(here)):
         yield here
 
 
@@ -138,7 +138,7 @@ def test_it_is_found_where_a_command_is_typed_and_nowhere_else(here):
     with pytest.raises(UnknownName, match=r"cannot import 'rough_of_mine\.Rough'"):
         registry.find("problems", "rough_of_mine.Rough")
     path = list(sys.path)
-    with own_code.looking_in(str(here)):
+    with registry.looking_in(str(here)):
         assert registry.find("problems", "rough_of_mine.Rough").factor == 2.0
     assert sys.path == path
 
@@ -274,7 +274,7 @@ def test_elsewhere_the_command_says_where_the_code_is(trained, capsys, here, tmp
 def test_a_file_that_has_changed_is_said(trained, here, capsys, caplog):
     with (here / "models_of_mine.py").open("a") as file:
         file.write("# another line\n")
-    with own_code.looking_in(str(here)):
+    with registry.looking_in(str(here)):
         restore(trained, trusted=True)
     changed = (
         f"'models_of_mine.Other' is the code in {here / 'models_of_mine.py'}, which has changed"
@@ -298,7 +298,7 @@ def test_another_file_is_said(trained, here, tmp_path, monkeypatch, capsys):
 
 
 def test_a_saved_model_keeps_no_folders(trained, here, tmp_path):
-    with own_code.looking_in(str(here)):
+    with registry.looking_in(str(here)):
         ipot.load(trained, trusted=True).save(tmp_path / "saved")
     content = (tmp_path / "saved" / "config.json").read_text()
     assert json.loads(content)["about"]["code"]["model"]["file"] == "models_of_mine.py"
@@ -306,7 +306,7 @@ def test_a_saved_model_keeps_no_folders(trained, here, tmp_path):
     forget()
     with pytest.raises(Untrusted, match=r"'models_of_mine\.Other', a module outside ipot"):
         ipot.load(tmp_path / "saved")
-    with own_code.looking_in(str(here)):
+    with registry.looking_in(str(here)):
         assert ipot.load(tmp_path / "saved", trusted=True).model.name == "models_of_mine.Other"
 
 
@@ -371,11 +371,11 @@ def test_a_module_beside_a_class_of_the_same_name_is_not_imported(typed, tmp_pat
     registry.module("models", "models_of_mine.Mine")
     sys.path.append(str(typed))
     __import__("lonely_of_mine")
-    found = registry.named_in_file("models", "lonely_of_mine.Mine", "a", trusted=False)
+    found = trust.named_in_file("models", "lonely_of_mine.Mine", "a", trusted=False)
     assert registry.find("models", found).__name__ == "Mine"
 
 
 def test_what_the_program_has_imported_is_loaded(trained, here, tmp_path):
-    with own_code.looking_in(str(here)):
+    with registry.looking_in(str(here)):
         settings = experiment("rough_of_mine.Rough", "models_of_mine.Other")
         assert restore(trained)[1].problem_name == settings.problem_name
