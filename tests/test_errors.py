@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import ipot
-from ipot.data.own_given import flag
+from ipot.data.argument_checks import bytes_of, flag, listed, refuse_dimensions, whole
 from ipot.errors import SHORT, DataError, shown
-from ipot.formats.series.arguments import bytes_of, listed, refuse_dimensions, whole
 
 WORD = "x" * 10_000
 
@@ -61,9 +60,7 @@ def test_arguments_of_labelled_arrays_are_refused_in_a_line_or_two(refused):
 def test_no_other_file_quotes_a_value_at_length():
     """`{name!r}` quotes all of it. What these files quote so is short by itself: the beginning of
     a file, a name of our own, a folder, an error."""
-    short = (
-        "compare sizes fit experiment running __init__ detect vtk/named_files registry guard/paths"
-    )
+    short = "compare sizes fit experiment running __init__ detect vtk/library registry guard/paths"
     short += " guard/zarr gridded config_file"
     root = Path(ipot.__file__).parent
     found = [

@@ -6,7 +6,7 @@ from ipot.api import load
 from ipot.commands.flags.export import Export
 from ipot.commands.output import emit, refuse_there, say
 from ipot.commands.parsing import parse
-from ipot.data.own_layout import Layout
+from ipot.data.layout import Layout
 from ipot.data.scaling import Scaling
 from ipot.report.tables import bytes_
 from ipot.saved.export import export

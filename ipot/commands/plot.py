@@ -28,8 +28,8 @@ from ipot.run_folder import Run, run_at
 from ipot.samples import Sample, collate
 from ipot.saved.folder import is_saved
 from ipot.spec import Need, Spec
-from ipot.surrogate.as_trained import one_sample
 from ipot.surrogate.loading import folder_of
+from ipot.surrogate.new_data import one_sample
 from ipot.surrogate.surrogate import Surrogate
 from ipot.training.journal import read
 

@@ -7,15 +7,13 @@ train, test = data.split(0.8)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
+import numpy as np
 import torch
 
-from ipot.data.dataset import Ragged, Stacked
-from ipot.data.own_arrays import Column, array, column, is_listed, same_count
-from ipot.data.own_facts import bounds, named, periods_of
-from ipot.data.own_given import (
+from ipot.data.argument_checks import (
     flag,
     fraction,
     is_row,
@@ -27,7 +25,19 @@ from ipot.data.own_given import (
     text,
     units_of,
 )
-from ipot.data.own_join import (
+from ipot.data.arrays import Column, array, column, is_listed, same_count
+from ipot.data.dataset import Ragged, Stacked
+from ipot.data.facts import bounds, named, periods_of, snapped, step_of
+from ipot.data.layout import (
+    CHANNELS,
+    Layout,
+    carried,
+    in_units_of,
+    scaled_samples,
+    spans_held,
+    with_places,
+)
+from ipot.data.samples_from_arrays import (
     held,
     joined,
     listed,
@@ -36,16 +46,6 @@ from ipot.data.own_join import (
     refuse_weights,
     structure,
     unrolled,
-)
-from ipot.data.own_layout import Layout
-from ipot.data.own_times import InTime, snapped, step_of
-from ipot.data.own_units import (
-    CHANNELS,
-    carried,
-    in_units_of,
-    scaled_samples,
-    spans_held,
-    with_places,
 )
 from ipot.errors import DataError, UnknownName, shown
 from ipot.samples import Sample
@@ -65,6 +65,20 @@ BY_KEYWORDS = (
     "targets=u), where x are places (N, D), a what is known there and u what is learned, samples "
     "first. ipot.fit takes the data set."
 )
+
+
+@dataclass(frozen=True, eq=False)
+class InTime:
+    """Of the samples of a data set that are windows of a series."""
+
+    lines: tuple[str, ...]
+    """What comes in at which times and what comes out at which, to read."""
+    season: np.ndarray | None = None
+    """(S, T): the time of the year of every target as an angle, where times are dates."""
+
+    def select(self, rows: Sequence[int]) -> InTime:
+        """Those of some of the samples."""
+        return self if self.season is None else replace(self, season=self.season[list(rows)])
 
 
 class Dataset:

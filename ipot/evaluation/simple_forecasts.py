@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from ipot.data.dataset import Ragged, Stacked
+from ipot.data.layout import Layout
 from ipot.data.own import Dataset
-from ipot.data.own_layout import Layout
 from ipot.data.scaling import Scaling
 from ipot.evaluation.evaluate import Scores, chosen, score
 from ipot.formats.series.cycle import Cycle

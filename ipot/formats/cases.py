@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ipot.data.argument_checks import listed
+from ipot.data.facts import named
 from ipot.data.own import Dataset
-from ipot.data.own_facts import named
 from ipot.data.quantities import Agreement
 from ipot.errors import DataError
 from ipot.formats.case_units import in_units, learn
@@ -38,7 +39,8 @@ def dataset_of(
     cases apart. Arrays need no names; those given choose channels. `facts` are further keywords of
     `Dataset.from_arrays`.
     """
-    inputs, targets, parameters = (_list(n) for n in (inputs, targets, parameters))
+    inputs, targets = listed("inputs", inputs), listed("targets", targets)
+    parameters = listed("parameters", parameters)
     if isinstance(cases, Trajectories):
         raise DataError(
             f"{cases.source} holds trajectories: say how many frames go in and come out "
@@ -226,10 +228,6 @@ def _channel_units(units: Mapping[str, str], channels: Sequence[str]) -> dict[st
 
 def _said(found: Mapping[str, tuple[str, ...]]) -> str:
     return ", ".join(label for labels in found.values() for label in labels)
-
-
-def _list(names: Sequence[str] | str) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
 
 
 Where = Literal["points", "cells"]

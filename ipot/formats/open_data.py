@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ipot.data.argument_checks import listed, path_given
 from ipot.data.own import Dataset
-from ipot.data.own_given import path_given
 from ipot.errors import DataError, UnknownName, shown
 from ipot.formats import Case, CaseReader, Trajectories, kind_of, read_cases
 from ipot.formats.cases import Where, dataset_of, fields_of
@@ -88,8 +88,8 @@ def open_data(
         )
     found = read_cases(path)
     notes = tuple(getattr(found, "notes", ()))
-    fields = {"inputs": _names(inputs), "targets": _names(targets)}
-    scalars = _names(parameters)
+    fields = {"inputs": _names("inputs", inputs), "targets": _names("targets", targets)}
+    scalars = _names("parameters", parameters)
     if isinstance(found, Trajectories):
         _refuse_foreign(options, FRAMES, f"{path}, which holds trajectories")
         windows = windows_of(found, **fields, parameters=scalars or None, name=named, **options)
@@ -197,7 +197,7 @@ def _refuse_foreign(options: dict[str, Any], known: Sequence[str], what: str) ->
 
 
 def _refuse_time(options: dict[str, Any], path: Path) -> None:
-    found = [n for n in ("history", "lead", "every", "stride") if options.get(n) is not None]
+    found = [n for n in FRAMES if options.get(n) is not None]
     if found:
         raise DataError(
             f"{', '.join(found)}: {path} holds cases without time. Leave it out, or give frames as "
@@ -205,8 +205,8 @@ def _refuse_time(options: dict[str, Any], path: Path) -> None:
         )
 
 
-def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+def _names(argument: str, names: Any) -> tuple[str, ...]:
+    return () if _nothing(names) else listed(argument, names)
 
 
 def _nothing(value: Any) -> bool:

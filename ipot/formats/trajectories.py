@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ipot.data.own import Dataset
-from ipot.data.own_times import InTime
+from ipot.data.argument_checks import whole
+from ipot.data.own import Dataset, InTime
 from ipot.data.quantities import Agreement
 from ipot.errors import DataError
 from ipot.formats.case_units import trajectories_in_units
 from ipot.formats.fields import Trajectories, TrajectoryField
 from ipot.formats.limits import check_memory
 from ipot.formats.roles import unknown
-from ipot.formats.series.arguments import whole
 from ipot.spec import Spec
 
 KIND = "trajectories"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ipot.data import gridded
+from ipot.data.argument_checks import listed
 from ipot.errors import DataError, shown
 from ipot.formats.detect import LABELLED
 from ipot.formats.detect import kind_of as file_kind
@@ -22,7 +23,6 @@ from ipot.formats.roles import (
     meant,
     role_of,
 )
-from ipot.formats.series.arguments import listed
 
 TOO_LARGE = 1 << 30
 """Bytes of several files that are put together in memory, without dask."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ipot import files
-from ipot.data.own_given import flag, path_given
+from ipot.data.argument_checks import flag, path_given
 from ipot.device import choose
 from ipot.errors import DataError
 from ipot.evaluation.baselines import MeanField, score_baselines

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ipot.data.own_given import flag
+from ipot.data.argument_checks import flag
 from ipot.data.store import Store
 from ipot.device import choose, use_quickest
 from ipot.errors import DataError, RunError
@@ -38,7 +38,7 @@ from ipot.recipes.own_data import OWN_DATA, OwnData, Splits, as_experiment, spli
 from ipot.recipes.starting import Start
 from ipot.run_folder import TRAINING, Run, differences
 from ipot.spec import Spec
-from ipot.surrogate.batches import calibrated
+from ipot.surrogate.answers import calibrated
 from ipot.surrogate.loading import facts_of_run
 from ipot.surrogate.summary import constant_lines, course
 from ipot.surrogate.surrogate import Surrogate

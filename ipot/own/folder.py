@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ipot import files, lock
-from ipot.data.own_given import path_given
+from ipot.data.argument_checks import path_given
 from ipot.errors import RunError
 from ipot.lock import locked
 from ipot.run_folder import TRAINING, Run, left_as_found

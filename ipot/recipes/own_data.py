@@ -16,9 +16,8 @@ import torch
 
 from ipot import safe_read
 from ipot.data import dataset
+from ipot.data.layout import Layout, spans_held
 from ipot.data.own import Dataset
-from ipot.data.own_layout import Layout
-from ipot.data.own_units import spans_held
 from ipot.errors import DataError, RunError, Unsupported, shown
 from ipot.problems.base import Problem
 from ipot.saved.config_file import check_layout, spec_from_dict

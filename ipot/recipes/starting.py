@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipot import registry
-from ipot.data.own_units import CHANNELS, UNITS
+from ipot.data.layout import CHANNELS, UNITS
 from ipot.data.quantities import Agreement
 from ipot.errors import RunError
 from ipot.models.base import Operator

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ipot.data.own_layout import Layout
+from ipot.data.layout import Layout
 from ipot.models._wrappers import Normalized
 from ipot.models.base import Operator
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ipot import safe_read
-from ipot.data.own_layout import Layout
+from ipot.data.layout import Layout
 from ipot.errors import IpotError, RunError, shown
 from ipot.spec import Spec
 from ipot.typed_json import from_dict, from_value, to_dict

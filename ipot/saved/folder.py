@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from ipot import files, registry, trust
-from ipot.data.own_given import flag
+from ipot.data.argument_checks import flag
 from ipot.errors import RunError
 from ipot.evaluation.conformal import Conformal
 from ipot.models import _shapes as shapes

@@ -322,7 +322,7 @@ def _checked(
     progress: Callable[[float], None],
 ) -> Inputs:
     """The inputs as a model of the problem takes them: one case, all its numbers finite."""
-    from ipot.data.own_layout import Layout
+    from ipot.data.layout import Layout
     from ipot.surrogate.inputs import read_inputs, times_of
 
     spec, layout = problem.spec, Layout(timed=True)

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ipot.data.arrays import array, is_listed, tensor
+from ipot.data.facts import is_straight
 from ipot.data.own import Layout
-from ipot.data.own_arrays import array, is_listed, tensor
-from ipot.data.own_facts import is_straight
-from ipot.data.own_join import transposed
+from ipot.data.samples_from_arrays import transposed
 from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 from ipot.spec import Spec

@@ -17,8 +17,8 @@ from ipot.formats.cases import Where, fields_of, scalars_of, source_of
 from ipot.formats.fields import Case
 from ipot.samples import Sample
 from ipot.spec import Spec
+from ipot.surrogate.answers import BOUNDS
 from ipot.surrogate.inputs import in_given_units
-from ipot.surrogate.intervals import BOUNDS
 from ipot.surrogate.surrogate import Surrogate
 
 

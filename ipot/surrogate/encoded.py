@@ -13,7 +13,7 @@ from torch import Tensor
 from ipot.accelerate import for_answers
 from ipot.models.base import Latent, LatentOperator, Operator
 from ipot.samples import Batch, Sample, collate
-from ipot.surrogate.batches import pieces
+from ipot.surrogate.answers import pieces
 from ipot.surrogate.grid import with_grids
 from ipot.surrogate.inputs import Inputs, times_of
 

@@ -1,7 +1,8 @@
-"""Answers of a trained model to files, in the format that the output ends in."""
+"""Files and folders asked: what is in a path as a question, and its answers as arrays or files."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,24 +11,112 @@ from typing import Any
 import numpy as np
 import torch
 
-from ipot import files
-from ipot.errors import DataError, RunError
-from ipot.formats import Case, read_cases, write_case, write_cases
+from ipot.data.argument_checks import path_given
+from ipot.errors import DataError
+from ipot.formats import Case, kind_of, read_cases, write_case, write_cases
 from ipot.formats.fields import Arrays, CaseReader, Trajectories
-from ipot.formats.numpy_files import write_arrays, write_mapped
+from ipot.formats.limits import is_pattern, is_there, nothing_at
+from ipot.formats.numpy_files import DESCRIPTION, headers, read_arrays, write_arrays, write_mapped
 from ipot.formats.the_well import write_well
 from ipot.formats.trajectories import KIND, after, as_trained, carried_on, latest
 from ipot.formats.xarray_files import open_series
-from ipot.surrogate.cases import arrays_as_cases, predict_case
+from ipot.surrogate.cases import arguments_of, arrays_as_cases, predict_case
 from ipot.surrogate.encoded import Interval
-from ipot.surrogate.forecast import named_bounds
-from ipot.surrogate.paths import arguments_in, holds_arguments, queries_in
+from ipot.surrogate.forecast import named_bounds, netcdf_written
 from ipot.surrogate.surrogate import Surrogate
+
+ARGUMENTS = ("points", "values", "queries", "parameters")
 
 TREES = (".h5", ".hdf5")
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
 MANY = (*TREES, *TABLES)
 """What holds many cases in one file."""
+
+
+def asked_in(model: Surrogate, path: Path) -> Any:
+    """What a file or folder asks a model: labelled frames, a dict of arrays by the names of the
+    arguments of `predict`, trajectories in the units of training, or cases."""
+    if model.series is not None:
+        return open_series(path)
+    if holds_arguments(model, path):
+        return arguments_in(model, path)
+    found = read_cases(path)
+    if isinstance(found, Arrays):
+        raise DataError(f"{path} holds arrays, and the model takes cases: give a file of a case")
+    if not isinstance(found, Trajectories):
+        return found
+    columns = model.about.get("columns", {})
+    if columns.get("kind") != KIND:
+        raise DataError(
+            f"{path} holds trajectories, and the model was not trained on such: give a file of the "
+            "kind that it was trained on"
+        )
+    return as_trained(found, columns, model.spec)
+
+
+def predict_path(
+    model: Surrogate,
+    path: str | os.PathLike[str],
+    *,
+    on: Any = None,
+    queries: Any = None,
+    **how: Any,
+) -> Any:
+    """The answer of `Surrogate.predict` to what is in a file or folder; to several cases a list."""
+    path = path_given("points", path)
+    if not is_pattern(path) and not is_there(path):
+        raise DataError(
+            f"points is text, taken for the path of a file or folder: {nothing_at(path)}"
+        )
+    if on is not None and model.series is None:
+        raise DataError("on is for labelled arrays: say where to answer with queries=...")
+    asked = asked_in(model, path)
+    if model.series is not None:
+        return model.predict(asked, queries=queries, on=on, **how)
+    at: dict[str, Any] = {} if queries is None else {"queries": queries}
+    if isinstance(asked, Trajectories):
+        asked = latest(asked, model.about["columns"])
+    if isinstance(asked, dict):
+        return model.predict(**{**asked, **at, **how})
+    answers = [model.predict(**{**arguments_of(model, case), **at, **how}) for case in asked]
+    return answers[0] if len(answers) == 1 and not path.is_dir() else answers
+
+
+def arguments_in(model: Surrogate, path: Path) -> dict[str, np.ndarray]:
+    """Arrays by the names of the arguments of `predict`."""
+    there = read_arrays(path)
+    given = {name: array for name, array in there.items() if name in ARGUMENTS}
+    needed = [*(["points"] * (not model.layout.alone)), *(["values"] * bool(model.spec.inputs))]
+    if missing := [name for name in needed if name not in given]:
+        raise DataError(f"{path} lacks {' and '.join(missing)}; it has {', '.join(there)}")
+    return given
+
+
+def queries_in(path: Path) -> np.ndarray:
+    """The places that a file of arrays asks at."""
+    other = read_arrays(path)
+    if "queries" not in other:
+        raise DataError(f"{path} has no array `queries`; it has {', '.join(other)}")
+    return other["queries"]
+
+
+def holds_arguments(model: Surrogate, path: Path) -> bool:
+    """True if a file or folder holds arrays by the names of the arguments, and not fields by names
+    of their own, as a model of cases knows them."""
+    kind = kind_of(path)
+    if kind == "npz":
+        names = set(headers(path))
+        if DESCRIPTION in names:
+            return False
+    elif kind == "folder":
+        names = {p.stem for p in path.glob("*.npy")}
+        if model.problem is not None and not any(p.is_file() for p in path.iterdir()):
+            return True  # to be refused by what is expected there
+    else:
+        return kind == "npy"
+    of_cases = model.about.get("columns", {}).get("kind") == "cases"
+    wanted = {"values", "queries"} if of_cases else {*ARGUMENTS}
+    return bool(names & wanted) or (model.problem is not None and kind == "npz")
 
 
 def answer_files(
@@ -53,16 +142,32 @@ def answer_files(
         return _answer_series(model, source, queries, places, output, terms, all_times=all_times)
     if all_times:
         raise DataError("--all-times is for a model of a series in netCDF, Zarr or GRIB")
-    if holds_arguments(model, source):
-        return _answer_arrays(model, source, queries, places, output, terms)
-    found = read_cases(source)
-    if isinstance(found, Trajectories):
-        return _answer_trajectories(model, found, queries, places, output, terms)
-    cases, others = _cases(source, found), None
+    asked = asked_in(model, source)
+    if isinstance(asked, dict):
+        return _answer_arrays(model, asked, queries, places, output, terms)
+    if isinstance(asked, Trajectories):
+        return _answer_trajectories(model, asked, queries, places, output, terms)
+    return _answer_cases(model, source, asked, queries, places, output, terms)
+
+
+def _answer_cases(
+    model: Surrogate,
+    source: Path,
+    cases: CaseReader,
+    queries: Path | None,
+    places: Any,
+    output: Path,
+    terms: Any,
+) -> dict[str, Any]:
+    """Cases in, and out with a field more."""
+    others: Any = None if places is None else [Case(points=places, fields={})]
     if queries is not None:
-        others = _cases(queries, read_cases(queries))
-    elif places is not None:
-        others = [Case(points=places, fields={})]
+        others = read_cases(queries)
+        if not isinstance(others, CaseReader):
+            raise DataError(
+                f"{queries} holds arrays or trajectories, and the model takes cases: give a file "
+                "of a case"
+            )
     if others is not None and len(others) not in (1, len(cases)):
         raise DataError(
             f"--queries {queries} has {len(others)} cases and the input {len(cases)}: give one "
@@ -73,10 +178,10 @@ def answer_files(
         other = None if others is None else others[i if len(others) > 1 else 0]
         return predict_case(model, cases[i], other, **terms)
 
-    suffix = _suffix(queries or source)
     answers = [partial(answer, i) for i in range(len(cases))]
     # At places of their own the rows of an answer are not those of the input.
-    _write(output, answers, cases.names, suffix, cases.rows if others is None else ())
+    rows = cases.rows if others is None else ()
+    _write(output, answers, cases.names, _suffix(queries or source), rows)
     return _summary(model, output, len(cases))
 
 
@@ -139,23 +244,21 @@ def _answer_series(
     found = model.predict(open_series(source), on=on, **terms)
     parts = list(found) if isinstance(found, Interval) else [found]
     whole = named_bounds(parts)
-    try:
-        with files.atomic(output) as temporary:
-            whole.to_netcdf(temporary, engine="netcdf4")
-    except (OSError, RuntimeError) as error:  # the second where netCDF meets a full disk
-        reason = getattr(error, "strerror", None) or error
-        raise RunError(
-            f"cannot write {output}: {reason}. Make room or choose another place."
-        ) from error
+    with netcdf_written(output) as temporary:
+        whole.to_netcdf(temporary, engine="netcdf4")
     return _summary(model, output, 1)
 
 
 def _answer_arrays(
-    model: Surrogate, source: Path, queries: Path | None, places: Any, output: Path, terms: Any
+    model: Surrogate,
+    given: dict[str, Any],
+    queries: Path | None,
+    places: Any,
+    output: Path,
+    terms: Any,
 ) -> dict[str, Any]:
     """Arrays by the names of the arguments in; arrays out as .npz or, mapped and never held whole,
     as .npy; fields in other formats."""
-    given = arguments_in(model, source)
     if queries is not None:
         given["queries"] = queries_in(queries)
     if places is not None:
@@ -190,13 +293,7 @@ def _answer_trajectories(
     terms: Any,
 ) -> dict[str, Any]:
     """The last frames of every trajectory in, those behind them out."""
-    columns = model.about.get("columns", {})
-    if columns.get("kind") != KIND:
-        raise DataError(
-            f"{source.source} holds trajectories, and the model was not trained on such: give a "
-            "file of the kind that it was trained on"
-        )
-    source = as_trained(source, columns, model.spec)
+    columns = model.about["columns"]
     given: dict[str, Any] = latest(source, columns)
     whole = output.suffix.lower() in TREES
     if not whole and output.suffix != ".npz":
@@ -234,14 +331,6 @@ def _summary(model: Surrogate, output: Path, cases: int, found: Any = None) -> d
         said |= {"shape": list(found.shape)}
         said |= {"minimum": float(found.min()), "maximum": float(found.max())}
     return said
-
-
-def _cases(path: Path, found: Any) -> CaseReader:
-    if isinstance(found, Arrays | Trajectories):
-        raise DataError(
-            f"{path} holds arrays or trajectories, and the model takes cases: give a file of a case"
-        )
-    return found
 
 
 def _suffix(path: Path) -> str:

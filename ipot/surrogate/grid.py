@@ -10,7 +10,7 @@ import torch
 
 from ipot.data import fill
 from ipot.data.dataset import Ragged, Stacked
-from ipot.data.own_facts import grid_of
+from ipot.data.facts import grid_of
 from ipot.errors import Unsupported, shown
 from ipot.models.base import Operator
 from ipot.problems.base import GridProblem, Problem

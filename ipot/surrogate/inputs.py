@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ipot.data.argument_checks import is_whole, refuse_many_steps
+from ipot.data.arrays import array, has_axes, is_listed
 from ipot.data.own import Layout
-from ipot.data.own_arrays import array, has_axes, is_listed
-from ipot.data.own_given import is_whole, refuse_many_steps
 from ipot.errors import DataError, Unsupported, shown
 from ipot.samples import Sample
 from ipot.spec import Spec

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from ipot import trained
+from ipot.data.argument_checks import flag, near, path_given
 from ipot.data.own import Layout
-from ipot.data.own_given import flag, near, path_given
 from ipot.device import choose
 from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.evaluation.conformal import Conformal

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ipot.data.argument_checks import is_whole, path_given, whole
 from ipot.data.dataset import Ragged, Stacked
+from ipot.data.layout import counted_by
 from ipot.data.own import Dataset, Layout
-from ipot.data.own_given import at_least_one, path_given
-from ipot.data.own_units import counted_by
 from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.evaluation.evaluate import Scores, evaluate
@@ -28,25 +28,22 @@ from ipot.problems.base import Problem
 from ipot.recipes.experiment import Experiment
 from ipot.recipes.own_data import OwnData
 from ipot.recipes.studies import warn_outside
+from ipot.report import plots
 from ipot.samples import Sample
 from ipot.saved.folder import Saved, write_folder
 from ipot.saved.graph import takes_points
 from ipot.spec import Spec
-from ipot.surrogate.as_trained import one_sample, open_as_trained, refuse_beside_path
-from ipot.surrogate.batches import answered, calibrated, joined, pieces
-from ipot.surrogate.compatibility import (
-    ends_of,
-    points_as_queries,
-    refuse_other_kind,
-    refuse_other_layout,
-    refuse_other_sample,
-    seen_in_training,
-    turned,
-    warn_radians,
-    warn_unlike,
+from ipot.surrogate.answers import (
+    answered,
+    calibrated,
+    intervals,
+    joined,
+    pieces,
+    refuse_taken_names,
+    usable_bounds,
 )
 from ipot.surrogate.encoded import Encoded, Interval
-from ipot.surrogate.forecast import forecast
+from ipot.surrogate.forecast import forecast, forecast_every_time
 from ipot.surrogate.grid import data_with_grids, grid_places, on_grid, refuse_fill, with_grids
 from ipot.surrogate.inputs import (
     Request,
@@ -56,8 +53,20 @@ from ipot.surrogate.inputs import (
     request,
     times_of,
 )
-from ipot.surrogate.intervals import intervals, refuse_taken_names, usable_bounds
-from ipot.surrogate.pictures import picture
+from ipot.surrogate.new_data import (
+    ends_of,
+    one_sample,
+    open_as_trained,
+    points_as_queries,
+    refuse_beside_path,
+    refuse_other_kind,
+    refuse_other_layout,
+    refuse_other_sample,
+    seen_in_training,
+    turned,
+    warn_radians,
+    warn_unlike,
+)
 from ipot.surrogate.summary import in_and_out, summary
 
 _log = logging.getLogger("ipot")
@@ -163,7 +172,7 @@ class Surrogate:
         self.refuse_level(interval)  # before any work
         how: dict[str, Any] = {"rows": rows, "precision": precision}
         if isinstance(points, str | os.PathLike):
-            from ipot.surrogate.paths import predict_path
+            from ipot.surrogate.files import predict_path
 
             told = {"values": values, "parameters": parameters, "times": times}
             if all_times:
@@ -269,8 +278,6 @@ class Surrogate:
         """The answers from all times of an xarray object, in memory or in a file."""
         if self.series is None:
             raise Unsupported("all_times is for a model that was trained on labelled arrays")
-        from ipot.surrogate.every_time import forecast_every_time
-
         out = None if out is None else path_given("out", out)
         return forecast_every_time(self, self.series, source, out=out, **how)
 
@@ -323,7 +330,19 @@ class Surrogate:
         sample is meant. The figure is given back; with `path` it is also written there.
         """
         chosen = one_sample(self.opened(sample, targets=targets), index)
-        return picture(self, chosen, path, channel=channel, time=time)
+        path = None if path is None else path_given("path", path)
+        outputs, which = self.spec.outputs, channel
+        if isinstance(channel, str) and channel in outputs:
+            which = outputs.index(channel)
+        if isinstance(which, str) or not is_whole(which):
+            raise DataError(f"channel={shown(channel)} is no output. Known: {', '.join(outputs)}")
+        if not is_whole(time):
+            raise DataError(f"time must be the number of one, like 0 or -1, got {shown(time)}")
+        seen, answer = self.drawn(chosen)
+        figure = plots.fields(seen, answer, spec=self.spec, channel=which, time=time)
+        if path is not None:
+            plots.save(figure, path)
+        return figure
 
     def drawn(self, sample: Sample) -> tuple[Sample, Tensor]:
         """A sample and its answer (T, M, K), both in the units of the data."""
@@ -372,7 +391,7 @@ class Surrogate:
         `out` each is written to a tensor of its own."""
         if not isinstance(precision, str) or precision not in ("float32", "bf16"):
             raise Unsupported(f"precision must be float32 or bf16, got {shown(precision)}")
-        rows = None if rows is None else at_least_one("rows", rows)
+        rows = None if rows is None else whole("rows", rows)
         self.remark(samples)
         samples = with_grids(samples, self.problem, self.model)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16"):

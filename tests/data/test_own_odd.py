@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
+from ipot.data.facts import step_of
 from ipot.data.own import Dataset
-from ipot.data.own_times import step_of
 from ipot.errors import DataError, IpotError, UnknownName
 
 RANDOM = np.random.default_rng(0)

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipot.data.layout import Layout
 from ipot.data.own import Dataset
-from ipot.data.own_layout import Layout
 from ipot.data.scaling import Scaling, Span, minus, scaling_of, spans
 from ipot.errors import DataError
 

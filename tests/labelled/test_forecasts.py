@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from ipot.data.argument_checks import bytes_of
 from ipot.errors import DataError
 from ipot.formats.inspection import inspect_series
-from ipot.formats.series.arguments import bytes_of
 from ipot.formats.series.description import split_series
 from ipot.formats.series.latest_frames import to_batch
 from ipot.formats.series.samples import from_xarray

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ipot.data.facts import is_straight
 from ipot.data.own import Dataset
-from ipot.data.own_facts import is_straight
 from ipot.errors import DataError, RunError
 from ipot.own.fit import fit
 from ipot.surrogate.cases import predict_case

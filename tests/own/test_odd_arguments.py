@@ -6,8 +6,8 @@ import torch
 from surrogate.test_encoded import built
 
 import ipot
+from ipot.data.facts import is_straight
 from ipot.data.own import Dataset
-from ipot.data.own_facts import is_straight
 from ipot.errors import DataError, IpotError, RunError, Unsupported
 
 from . import tiny

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from ipot.data.layout import Layout
 from ipot.data.own import Dataset
-from ipot.data.own_layout import Layout
 from ipot.errors import DataError, RunError
 from ipot.surrogate.inputs import request
 from own import tiny

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ipot.commands import export as command
-from ipot.data.own_layout import Layout
+from ipot.data.layout import Layout
 from ipot.data.scaling import Scaling
 from ipot.errors import DataError, RunError, Unsupported
 from ipot.samples import Batch

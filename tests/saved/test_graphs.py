@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from ipot.data.own_layout import Layout
+from ipot.data.layout import Layout
 from ipot.data.statistics import Statistics
 from ipot.errors import Unsupported
 from ipot.models._wrappers import wrap

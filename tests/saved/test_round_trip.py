@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ipot
 from ipot import registry
-from ipot.data.own_layout import Layout
+from ipot.data.layout import Layout
 from ipot.errors import RunError
 from ipot.evaluation.predict import predict
 from ipot.models import _shapes

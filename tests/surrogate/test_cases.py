@@ -129,3 +129,9 @@ def test_answers_to_arrays_as_cases():
     assert list(timed[0].fields) == ["target_t1", "target_t2", "target_t3"]
     short = arrays_as_cases(fitted("times"), {"points": X, "values": a[0]}, interval=None, steps=2)
     assert list(short[0].fields) == ["target_t1", "target_t2"]
+
+
+def test_trajectories_are_no_cases(folder, tmp_path):
+    model = learned(folder, inputs="a", targets="u")
+    with pytest.raises(DataError, match="holds trajectories, and the model was not trained on"):
+        model.predict(files.well(tmp_path / "w.h5"))

@@ -8,15 +8,15 @@ import pytest
 from own import tiny
 from own.tiny import KINDS, TINY, arrays
 
+from ipot.data.layout import spans_held
 from ipot.data.own import Dataset
-from ipot.data.own_units import spans_held
 from ipot.data.statistics import Statistics
 from ipot.errors import DataError, Unsupported
 from ipot.evaluation.predict import predict
 from ipot.models import deeponet, ipot, perceiver_io, transformer
 from ipot.models.base import LatentOperator
 from ipot.recipes.experiment import build_model
-from ipot.surrogate.batches import calibrated
+from ipot.surrogate.answers import calibrated
 from ipot.surrogate.surrogate import Surrogate
 
 Y = np.random.default_rng(3).random((5, 2))
@@ -160,7 +160,7 @@ def test_many_queries_go_in_chunks_of_bounded_memory(monkeypatch):
         sizes.append(batch.values.shape[1])
         return predict(model, batch, **settings | {"rows": 20})
 
-    monkeypatch.setattr("ipot.surrogate.batches.predict", small)
+    monkeypatch.setattr("ipot.surrogate.answers.predict", small)
     np.testing.assert_allclose(state.at(asked), wanted, rtol=1e-4, atol=1e-5)
     assert sizes == [1]  # the points stay behind: they are in the state
 

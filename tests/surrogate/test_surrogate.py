@@ -14,7 +14,7 @@ from ipot.device import peak_memory, reset_peak_memory
 from ipot.errors import DataError, IpotError, RunError, Unsupported
 from ipot.evaluation.evaluate import evaluate
 from ipot.samples import Sample
-from ipot.surrogate import batches
+from ipot.surrogate import answers as batches
 from ipot.surrogate.surrogate import Interval, Surrogate
 
 A = tiny.random(11).random((3, 12))
@@ -174,7 +174,7 @@ def test_samples_are_answered_in_pieces_that_fit(monkeypatch):
         seen.append(len(samples))
         return real(samples)
 
-    monkeypatch.setattr("ipot.surrogate.batches.collate", watched)
+    monkeypatch.setattr("ipot.surrogate.answers.collate", watched)
     for one, other in zip(model.predict(**given), whole, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
     assert sum(seen) == 20

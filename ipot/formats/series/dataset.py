@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ipot.data.arrays import tensor
 from ipot.data.dataset import Ragged, Stacked
-from ipot.data.own import Dataset, Layout
-from ipot.data.own_arrays import tensor
-from ipot.data.own_times import InTime
-from ipot.data.own_units import with_places
+from ipot.data.layout import with_places
+from ipot.data.own import Dataset, InTime, Layout
 from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 from ipot.formats.series.description import Series, kept

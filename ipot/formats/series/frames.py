@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ipot.data.outliers import LOOKED_AT
 from ipot.data.quantities import Change
-from ipot.data.scaling import Scaling
+from ipot.data.scaling import LOOKED_AT, Scaling
 from ipot.errors import DataError
 from ipot.formats.roles import role_named, role_of
 from ipot.formats.series.windows import Axis

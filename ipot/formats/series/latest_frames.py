@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ipot.data.own_layout import Layout
+from ipot.data.layout import Layout
 from ipot.data.quantities import Agreement
 from ipot.data.scaling import Scaling, Span
 from ipot.errors import DataError

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ipot.data.argument_checks import bytes_of, flag, listed, refuse_dimensions, whole
 from ipot.data.own import Dataset
-from ipot.data.own_given import flag
 from ipot.data.quantities import Agreement
 from ipot.errors import DataError
 from ipot.formats.series import clock as clocks
-from ipot.formats.series.arguments import bytes_of, listed, refuse_dimensions, whole
 from ipot.formats.series.dataset import WindowValues, join
 from ipot.formats.series.description import Series
 from ipot.formats.series.frames import PIECE, Field, free_memory

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ipot.data.outliers import warn_of
 from ipot.data.quantities import Agreement, is_said
-from ipot.data.scaling import Scaling, Span, label_of, scaling_of
+from ipot.data.scaling import Scaling, Span, label_of, scaling_of, warn_of
 from ipot.errors import DataError
 from ipot.formats.roles import find_columns, find_frames, role_of
 from ipot.formats.series.frames import PIECE, Field, as_field, axis_of, fill

@@ -1,4 +1,4 @@
-"""What people give beside arrays (names, rows, numbers, paths), checked where it comes in.
+"""Arguments of users, checked where they come in: names, rows, numbers, sizes, paths.
 
 Every refusal names the argument, what was expected, what came and what to do.
 """
@@ -9,6 +9,7 @@ import difflib
 import math
 import operator
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -17,12 +18,18 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ipot.data.own_arrays import array, has_axes, refuse_large
+from ipot.data.arrays import array, has_axes, refuse_large
 from ipot.errors import DataError, shown
 
 LARGEST_SEED = 2**63 - 1
 MOST_STEPS = 1_000_000
 """Of one prediction."""
+
+_SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_SIZES |= {f"{unit}i": 2 ** (10 * i) for i, unit in enumerate("kmgt", start=1)}
+_BYTES = re.compile(
+    r"\s*((?:\d+\.?\d*|\.\d+)(?:e\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE | re.ASCII
+)
 
 
 class NoSuchSample(DataError, IndexError):
@@ -90,13 +97,6 @@ def items(argument: str, given: Any) -> list[Any]:
         raise DataError(
             f"{argument} must be a list, got a {type(given).__name__}: {error}"
         ) from error
-
-
-def at_least_one(argument: str, given: Any) -> int:
-    """A count of something."""
-    if not is_whole(given) or given < 1:
-        raise DataError(f"{argument} must be a whole number of at least 1, got {shown(given)}")
-    return int(given)
 
 
 def refuse_many_steps(argument: str, count: int | float) -> None:
@@ -191,3 +191,59 @@ def near(missing: Path) -> str:
     found = difflib.get_close_matches(missing.name.lower(), alike, n=3, cutoff=0.6)
     said = ", ".join(str(folder / alike[name]) for name in found)
     return f" Did you mean {said}?" if said else ""
+
+
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """A whole number, of whatever type says that it is one."""
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        found = operator.index(value)
+    except TypeError:
+        raise DataError(
+            f"{name} must be a whole number like {name}=7, got {shown(value)} "
+            f"({type(value).__name__})"
+        ) from None
+    if found < least:
+        raise DataError(f"{name} must be at least {least}, got {found}")
+    return found
+
+
+def bytes_of(name: str, value: Any) -> int:
+    """A number of bytes, also in words like 2GB or 500 MiB."""
+    found = None
+    if isinstance(value, str) and (read := _BYTES.fullmatch(value)):
+        found = float(read[1]) * _SIZES[(read[2] or "").lower()]
+    elif not isinstance(value, str | bool):
+        try:
+            found = float(value)
+        except (TypeError, ValueError):
+            found = None
+    if found is None or not 1 <= found < 2**63:
+        raise DataError(f"{name} must be a number of bytes, like 2e9 or '2GB', got {shown(value)}")
+    return int(found)
+
+
+def listed(name: str, value: Any) -> tuple[str, ...]:
+    """Names; one alone need not be in a list."""
+    if isinstance(value, str):
+        return (value,)
+    try:
+        found = tuple(value)
+    except TypeError:
+        found = (value,)
+    if wrong := [v for v in found if not isinstance(v, str)]:
+        raise DataError(f"{name} must be a name or a list of names, got {shown(wrong[0])} in it")
+    return tuple(map(str, found))
+
+
+def refuse_dimensions(time: Any, sample: Any) -> None:
+    """Refuse what cannot name dimensions of time and of samples."""
+    for name, value in (("time", time), ("sample", sample)):
+        if value is not None and not isinstance(value, str):
+            raise DataError(f"{name} must be the name of a dimension, got {shown(value)}")
+    if time is not None and time == sample:
+        raise DataError(
+            f"time and sample both say {shown(time)}: give sample={shown(sample)} alone where "
+            "every time is a sample of its own, and time= alone where frames follow one another"
+        )

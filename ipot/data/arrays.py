@@ -15,8 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ipot.data.outliers import warn_outliers, warn_vanished
-from ipot.data.scaling import Scaling, Span, power_of_two, scaling_of, spans
+from ipot.data.scaling import (
+    Scaling,
+    Span,
+    power_of_two,
+    scaling_of,
+    spans,
+    warn_outliers,
+    warn_vanished,
+)
 from ipot.errors import DataError
 from ipot.memory import SMALL, free_memory, refuse_too_large
 

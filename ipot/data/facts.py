@@ -1,4 +1,4 @@
-"""Facts found in data: their domain, their periods, the names of their channels."""
+"""Facts found in data: the box they lie in, their periods, their grid, the step of their times."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ipot.data.argument_checks import is_whole, items, text
+from ipot.data.arrays import array, is_listed, spans_of
 from ipot.data.dataset import Ragged, Stacked
-from ipot.data.own_arrays import array, is_listed, spans_of
-from ipot.data.own_given import is_whole, items, text
-from ipot.data.scaling import HELD, Scaling, Span, middle, power_of_two
+from ipot.data.scaling import HELD, TINIEST, Scaling, Span, middle, power_of_two
 from ipot.errors import DataError, shown
 from ipot.spec import Bounds
 
 BESIDE = 1e20
 """Times their own extent that points and queries may lie apart: no domain is so much larger than
 what is looked at in it."""
-TINIEST = 2.0**-149
-"""The smallest number of float32."""
 
 
 def named(argument: str, names: Any, count: int, default: str) -> tuple[str, ...]:
@@ -270,3 +268,58 @@ def _refuse_not_geographic(box: Bounds) -> None:
             f"geographic: the first coordinate must be the longitude in degrees, got {west:g} to "
             f"{east:g}"
         )
+
+
+MOST_STEPS = 1000
+"""From 0 to the last time."""
+PRINTED = 1e-3
+"""Of a step that times may be off it where their smallest gap is one: by printed digits."""
+ROUNDED = 2e-7
+"""Of the last time that times may be off a finer step: as float32 rounds."""
+
+
+def times_given(times: Any) -> tuple[float, ...]:
+    """An argument `times` as whole steps."""
+    found = array("times", times)
+    if found.ndim != 1 or not len(found):
+        raise DataError(f"times must be a list of numbers, got shape {found.shape}")
+    return snapped(tuple(float(t) for t in found))
+
+
+def step_of(times: tuple[float, ...]) -> tuple[float, int]:
+    """The largest step that all times are multiples of, and how many the last one is."""
+    if not all(math.isfinite(t) and t > 0 for t in times) or list(times) != sorted(set(times)):
+        raise DataError(
+            f"times must be positive and increase, got {_shown(times)}. Time 0 is the input itself."
+        )
+    gap = float(min(np.diff([0.0, *times])))
+    count = times[-1] / gap
+    if count > MOST_STEPS or _off(times, np.asarray([count]))[0] > PRINTED:
+        # The times need not be next to each other: 2 and 5 are steps of 1.
+        counts = np.arange(1, MOST_STEPS + 1)
+        fitting = counts[_off(times, counts) <= ROUNDED * counts]
+        if not len(fitting):
+            raise DataError(
+                f"times must be whole multiples of one step, {MOST_STEPS} at most: "
+                f"{_shown(times)}. For other times make time one more coordinate of the queries."
+            )
+        count = fitting[0]
+    # The last time knows the step best.
+    return times[-1] / round(count), round(count)
+
+
+def snapped(times: tuple[float, ...]) -> tuple[float, ...]:
+    """Times as exact multiples of their step."""
+    step, _ = step_of(times)
+    return tuple(step * round(t / step) for t in times)
+
+
+def _off(times: tuple[float, ...], counts: np.ndarray) -> np.ndarray:
+    """How far, in steps, the times are off whole ones where the last is so many of them."""
+    found = np.multiply.outer(counts, np.asarray(times) / times[-1])
+    return np.abs(found - found.round()).max(-1)
+
+
+def _shown(times: Sequence[float]) -> str:
+    shown = ", ".join(f"{t:g}" for t in times[:6])
+    return f"({shown}{', ...' if len(times) > 6 else ''})"

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from ipot.data.arrays import Column, array, is_listed, tensor
 from ipot.data.dataset import Ragged, Stacked
-from ipot.data.own_arrays import Column, array, is_listed, tensor
-from ipot.data.own_facts import grid_of, is_straight
-from ipot.data.own_times import times_given
+from ipot.data.facts import grid_of, is_straight, times_given
 from ipot.data.scaling import Scaling
 from ipot.errors import DataError
 from ipot.samples import Batch, Sample, collate
