@@ -7,6 +7,7 @@
     worker        the one thread that models answer in, and its bounded queue
     models        the models that are served: names, loading in the background
     facts         what the server says of a model
+    extras        what the page shows of a problem that is in no sample
     uploads       files of one's own, in a private folder that is removed
     truth         the problems' own solvers on given inputs; `solving` runs them in a process apart
     gate          who may ask: host names, origins, headers of every answer

@@ -101,6 +101,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("/v1/models/{name}/predict", "POST", routes.predict),
     ("/v1/models/{name}/solve", "POST", routes.solve),
     ("/v1/models/{name}/samples/{k}", "GET", routes.sample),
+    ("/v1/models/{name}/extras", "GET", routes.extras),
     ("/v1/models/{name}/files", "POST", routes.files),
     ("/healthz", "GET", routes.health),
     ("/metrics", "GET", routes.metrics),

@@ -137,6 +137,17 @@ def samples_of(served: Served) -> list[dict[str, Any]]:
     return served.kept["samples"]
 
 
+def extras_of(served: Served) -> dict[str, Any] | None:
+    """What the problem of a model has beside samples; None where it has nothing."""
+    from ipot.serve.extras import EXTRAS
+
+    if "extras" not in served.kept:
+        problem = served.model().problem
+        found = None if problem is None else EXTRAS.get(type(problem))
+        served.kept["extras"] = None if found is None else found(problem)
+    return served.kept["extras"]
+
+
 def warm(served: Served) -> None:
     """Load a model and ask it once, so that nobody waits for its kernels to be compiled."""
     import contextlib

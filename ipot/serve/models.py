@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ipot.surrogate.surrogate import Surrogate
 
 CONFIG = "config.json"
+SAMPLES = "samples.npz"
+"""Test samples to try a model with, where somebody put them into its folder."""
 
 
 @dataclass(eq=False)
@@ -160,7 +162,9 @@ def _of_folder(folder: Path, how: dict[str, Any], shipped: Any) -> Served:
         content = safe_read.read_json(inner / CONFIG)
         problem, title = _told(content, title)
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.resolve().name).strip(".-") or "model"
-    return Served(name, folder, problem, title, how=how)
+    archive = inner / SAMPLES
+    samples = archive if archive.is_file() else None
+    return Served(name, folder, problem, title, samples=samples, how=how)
 
 
 def _told(content: Any, title: str) -> tuple[str | None, str]:

@@ -22,6 +22,8 @@ from ipot.serve.limits import Limits
 from ipot.serve.refused import Refused, too_large, wrong
 
 JSON, NPZ = "application/json", "application/x-npz"
+LINES = "application/x-ndjson"
+"""Lines of JSON: what is done so far, and the answer as the last."""
 ARRAYS = ("points", "values", "queries", "parameters")
 NUMBERS = ("steps", "times", "interval")
 NAMES = (*ARRAYS, *NUMBERS)
@@ -50,10 +52,10 @@ def kind_of_body(header: str | None) -> str:
     return kind
 
 
-def kind_of_answer(header: str | None) -> str:
-    """JSON unless npz is asked for."""
+def kind_of_answer(header: str | None, *others: str) -> str:
+    """JSON unless npz, or one of the others that there are, is asked for."""
     kinds = {part.partition(";")[0].strip().lower() for part in (header or "").split(",")}
-    return NPZ if NPZ in kinds else JSON
+    return next((kind for kind in (NPZ, *others) if kind in kinds), JSON)
 
 
 def read_question(body: bytes, kind: str, limits: Limits) -> Question:

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from ipot.serve import facts, truth
+from ipot.serve.gate import error_body
 from ipot.serve.limits import Limits
 from ipot.serve.models import Served
 from ipot.serve.question import (
     JSON,
+    LINES,
     NPZ,
     Question,
     kind_of_answer,
@@ -25,7 +27,7 @@ from ipot.serve.question import (
     read_question,
     write_answer,
 )
-from ipot.serve.refused import Refused, too_large
+from ipot.serve.refused import Refused, as_refused, too_large
 from ipot.serve.uploads import answer_upload, upload_of
 from ipot.serve.worker import with_remarks
 from ipot.version import __version__
@@ -87,16 +89,62 @@ def ask(model: Any, question: Question, limits: Limits) -> dict[str, Any]:
 
 
 async def solve(server: Server, request: Request) -> Response:
-    """The answer of the problem's own solver."""
+    """The answer of the problem's own solver; where lines are asked for, with what is done on the
+    way."""
     served = _model(server, request)
     if why := truth.why_not(served.problem):
         raise Refused(501, why)
     kind = kind_of_body(request.headers.get("content-type"))
-    wanted = kind_of_answer(request.headers.get("accept"))
+    wanted = kind_of_answer(request.headers.get("accept"), LINES)
     body = await read_body(server, request)
     question = await run_in_threadpool(read_question, body, kind, server.limits)
-    found = await server.solving.solve(served, question, gone=_gone(request))
+    solving = partial(server.solving.solve, served, question, gone=_gone(request))
+    if wanted == LINES:
+        return await _in_lines(server, solving)
+    found = await solving()
     return _sent(request, write_answer(found, wanted, server.limits), wanted)
+
+
+async def _in_lines(server: Server, solving: Callable[..., Any]) -> Response:
+    """Lines of JSON as a solution comes. What fails before the first is an error as any other."""
+    parts: asyncio.Queue[float | None] = asyncio.Queue()
+    work = asyncio.ensure_future(solving(progress=parts.put_nowait))
+    work.add_done_callback(lambda _: parts.put_nowait(None))
+
+    def last() -> bytes:
+        return write_answer(work.result(), JSON, server.limits)
+
+    try:
+        part = await parts.get()
+        whole = last() if part is None else b""
+    except BaseException:
+        work.cancel()
+        raise
+
+    async def lines() -> Any:
+        nonlocal part
+        try:
+            while part is not None:
+                yield json.dumps({"part": round(part, 4)}).encode() + b"\n"
+                part = await parts.get()
+            try:
+                yield (whole or last()) + b"\n"
+            except Exception as error:
+                yield error_body(as_refused(error, server.models.private)) + b"\n"
+        finally:
+            work.cancel()
+
+    return StreamingResponse(lines(), media_type=LINES, headers=FRESH)
+
+
+async def extras(server: Server, request: Request) -> Response:
+    """What a problem has beside samples, as npz."""
+    served = _model(server, request)
+    work = partial(facts.extras_of, served)
+    found = await _worked(server, request, work, ready="extras" in served.kept)
+    if found is None:
+        raise Refused(404, "there is nothing beside samples for this model")
+    return _sent(request, write_answer(found, NPZ, server.limits), NPZ)
 
 
 async def sample(server: Server, request: Request) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ipot.serve.limits import TOLD, Limits
-from ipot.serve.question import JSON, NPZ
+from ipot.serve.question import JSON, LINES, NPZ
 from ipot.version import __version__
 
 Schema = dict[str, Any]
@@ -207,8 +207,9 @@ def document(limits: Limits) -> dict[str, Any]:
                 "parameters": [NAME],
                 "requestBody": asked,
                 "responses": _answers(
-                    "The solution, and where it is.",
-                    _content((JSON, _named("Solution")), (NPZ, FILE)),
+                    "The solution, and where it is; with what is done on the way, line by line, "
+                    f"where Accept asks for {LINES}.",
+                    _content((JSON, _named("Solution")), (NPZ, FILE), (LINES, TEXT)),
                     *bodied,
                     501,
                 ),
@@ -219,6 +220,14 @@ def document(limits: Limits) -> dict[str, Any]:
                 "operationId": "getSample",
                 "summary": "A sample that came with the model: inputs and targets.",
                 "parameters": [NAME, NAME | {"name": "k", "schema": WHOLE}],
+                "responses": _answers("Arrays by name.", _content((NPZ, FILE)), *worked),
+            }
+        },
+        "/v1/models/{name}/extras": {
+            "get": {
+                "operationId": "getExtras",
+                "summary": "What a problem has beside samples, as the page shows it.",
+                "parameters": [NAME],
                 "responses": _answers("Arrays by name.", _content((NPZ, FILE)), *worked),
             }
         },

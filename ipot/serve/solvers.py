@@ -34,7 +34,7 @@ from ipot.problems.navier_stokes import HISTORY, NavierStokes
 from ipot.problems.plasticity import Plasticity
 from ipot.problems.shallow_water import HOUR, SCALES, ShallowWater
 from ipot.recipes.experiment import Experiment
-from ipot.serve.solving import LENGTH, pack, unpack
+from ipot.serve.solving import LENGTH, PART, pack, unpack
 from ipot.solvers import airfoil_mesh, euler, forging, forging_block, shallow_water, unit_cell
 from ipot.solvers import burgers as burgers_equation
 from ipot.solvers import darcy as darcy_equation
@@ -46,6 +46,8 @@ NICE = 10
 """Answers of models come first."""
 FINEST = 128
 """Points a side that a flow is followed on, at the most: twice as many take eight times as long."""
+SELDOM = 0.2
+"""Seconds from one word on what is done to the next."""
 HEAVIER = 100.0
 """How much heavier a forged block is made where the problem leaves its mass as it is: ten times
 fewer steps."""
@@ -59,6 +61,8 @@ class Inputs:
     values: np.ndarray
     queries: np.ndarray | None
     times: tuple[float, ...]
+    progress: Callable[[float], None]
+    """Told which part is done, from 0 to 1, by solvers that take long."""
 
 
 Solution = tuple[np.ndarray, np.ndarray, tuple[float, ...]]
@@ -107,7 +111,12 @@ def navier_stokes(problem: NavierStokes, given: Inputs) -> Solution:
     last = torch.from_numpy(given.values[:, HISTORY - 1]).reshape(1, side, side)
     solved = max(side, min(problem.solved, FINEST))
     start = _finer(last, solved).float()
-    frames = flow_equation.solve(start, viscosity=problem.viscosity, times=list(given.times))
+    frames = flow_equation.solve(
+        start,
+        viscosity=problem.viscosity,
+        times=list(given.times),
+        progress=lambda t: given.progress(t / given.times[-1]),
+    )
     queries = given.points if given.queries is None else given.queries
     places = (np.mod(queries, 1.0) * solved).T
     found = [map_coordinates(f, places, order=3, mode="grid-wrap") for f in frames[0].numpy()]
@@ -152,6 +161,7 @@ def shallow_water_(problem: ShallowWater, given: Inputs) -> Solution:
         both = [seen.synthesis(f)[0].numpy() for f in (height_, vorticity_)]
         scaled = [SCALES[n] * f for n, f in zip(("height", "vorticity"), both, strict=True)]
         frames.append(np.stack([_on_sphere(f, seen, north, east) for f in scaled], -1))
+        given.progress(len(frames) / len(times))
     return queries, np.stack(frames), given.times
 
 
@@ -222,6 +232,7 @@ def airfoil(problem: Airfoil, given: Inputs) -> Solution:
             mach=problem.mach,
             limiter=LIMITERS[problem.mode],
             tolerance=max(problem.tolerance, 1e-3),
+            progress=given.progress,
         )
     except euler.NoFlow as error:
         raise DataError(
@@ -248,6 +259,7 @@ def plasticity(problem: Plasticity, given: Inputs) -> Solution:
             die,
             metal=Metal(hardening=problem.hardening),
             mass_scaling=max(problem.mass_scaling, HEAVIER),
+            progress=given.progress,
         )
     except forging.Lost as error:
         raise DataError(f"the forging could not be followed to its end: {error}") from error
@@ -274,14 +286,19 @@ SOLVERS: dict[type, Callable[[Any, Inputs], Solution]] = {
 }
 
 
-def solved(problem: Problem, arrays: dict[str, Any], tells: dict[str, Any]) -> dict[str, Any]:
+def solved(
+    problem: Problem,
+    arrays: dict[str, Any],
+    tells: dict[str, Any],
+    progress: Callable[[float], None] = lambda part: None,
+) -> dict[str, Any]:
     """The solution for one case, as named arrays."""
     solver = SOLVERS.get(type(problem))
     if solver is None:
         raise Unsupported(f"there is no solver for given inputs of {problem.name}")
     if isinstance(problem, GridProblem) and problem.files is not None:
         raise Unsupported("the model was trained on published files, whose solver is not ours")
-    given = _checked(problem, arrays, tells)
+    given = _checked(problem, arrays, tells, progress)
     try:
         places, fields, times = solver(problem, given)
     except IpotError:
@@ -298,7 +315,12 @@ def solved(problem: Problem, arrays: dict[str, Any], tells: dict[str, Any]) -> d
     }
 
 
-def _checked(problem: Problem, arrays: dict[str, Any], tells: dict[str, Any]) -> Inputs:
+def _checked(
+    problem: Problem,
+    arrays: dict[str, Any],
+    tells: dict[str, Any],
+    progress: Callable[[float], None],
+) -> Inputs:
     """The inputs as a model of the problem takes them: one case, all its numbers finite."""
     from ipot.data.layout import Layout
     from ipot.surrogate.inputs import read_inputs, times_of
@@ -316,7 +338,8 @@ def _checked(problem: Problem, arrays: dict[str, Any], tells: dict[str, Any]) ->
     count = len(one["points"] if found is None else found) * len(times)
     if max(count, len(one["points"])) > tells["rows"]:
         raise DataError(f"{count} queries (times multiplied in); {tells['rows']} are the most")
-    return Inputs(one["points"].double().numpy(), one["values"].double().numpy(), found, times)
+    points, values = (one[name].double().numpy() for name in ("points", "values"))
+    return Inputs(points, values, found, times, progress)
 
 
 def problem_in(folder: Path) -> Problem:
@@ -337,13 +360,24 @@ def main() -> None:
     os.nice(NICE)
     source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
+
+    def tell(body: bytes) -> None:
+        target.write(LENGTH.pack(len(body)) + body)
+        target.flush()
+
+    def progress(part: float) -> None:
+        nonlocal told
+        if time.monotonic() - told > SELDOM:
+            told = time.monotonic()
+            tell(pack({}, {PART: min(1.0, max(0.0, float(part)))}))
+
     while head := source.read(LENGTH.size):
         arrays, tells = unpack(source.read(LENGTH.unpack(head)[0]))
-        began = time.perf_counter()
+        began, told = time.perf_counter(), time.monotonic()
         found: dict[str, Any] = {}
         said: dict[str, Any] = {}
         try:
-            found = solved(problem_in(Path(tells["folder"])), arrays, tells)
+            found = solved(problem_in(Path(tells["folder"])), arrays, tells, progress)
         except IpotError as error:
             said["error"] = str(error)
         except MemoryError:
@@ -351,6 +385,4 @@ def main() -> None:
         except Exception as error:
             said["error"] = f"the solver failed ({type(error).__name__})"
         said["milliseconds"] = round(1000 * (time.perf_counter() - began), 3)
-        body = pack(found, said)
-        target.write(LENGTH.pack(len(body)) + body)
-        target.flush()
+        tell(pack(found, said))

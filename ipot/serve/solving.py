@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,10 +26,15 @@ if TYPE_CHECKING:
 LENGTH = struct.Struct("<Q")
 TELLS = "tells"
 """The array of an archive that holds what is no array."""
+PART = "part"
+"""What is told on the way: which part is done."""
 PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from ipot.serve.solvers import main; main()"
 )
+
+
+Progress = Callable[[float], None]
 
 
 class Solving:
@@ -42,13 +48,16 @@ class Solving:
         self._process: asyncio.subprocess.Process | None = None
         self._usual = 5.0
 
-    async def solve(self, served: Served, question: Question, *, gone: Any) -> dict[str, Any]:
-        """The solution as named arrays; refused where others wait, or where it takes too long."""
+    async def solve(
+        self, served: Served, question: Question, *, gone: Any, progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """The solution as named arrays; refused where others wait, or where it takes too long.
+        `progress` is told which part is done, where it takes a while."""
         if self.asked >= self.limits.solves:
             raise busy(f"{self.asked} solutions are being computed", self._usual * self.asked)
         self.asked += 1
         watch = asyncio.ensure_future(gone())
-        work = asyncio.ensure_future(self._solved(served, question))
+        work = asyncio.ensure_future(self._solved(served, question, progress))
         try:
             await asyncio.wait({watch, work}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
@@ -61,13 +70,16 @@ class Solving:
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await work
 
-    async def _solved(self, served: Served, question: Question) -> dict[str, Any]:
+    async def _solved(
+        self, served: Served, question: Question, progress: Progress | None
+    ) -> dict[str, Any]:
         async with self._turn:
             began, limit = time.monotonic(), self.limits.solve_seconds
             whole = False
             try:
                 async with asyncio.timeout(limit):
-                    answer = await self._ask(pack(question.arrays, self._tells(served, question)))
+                    asked = pack(question.arrays, self._tells(served, question))
+                    arrays, tells = await self._ask(asked, progress)
                 whole = True
             except TimeoutError as error:
                 raise Refused(504, f"the solver had no solution within {limit:g} s") from error
@@ -76,7 +88,6 @@ class Solving:
             finally:
                 if not whole:  # whatever it is at, nobody waits for it
                     self.stop()
-            arrays, tells = unpack(answer)
             if said := tells.get("error"):
                 raise wrong(said)
             self._usual = time.monotonic() - began
@@ -92,7 +103,9 @@ class Solving:
             "rows": self.limits.rows,
         }
 
-    async def _ask(self, body: bytes) -> bytes:
+    async def _ask(
+        self, body: bytes, progress: Progress | None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         process = self._process
         if process is None or process.returncode is not None:
             process = self._process = await asyncio.create_subprocess_exec(
@@ -105,8 +118,13 @@ class Solving:
         assert process.stdout is not None
         process.stdin.write(LENGTH.pack(len(body)) + body)
         await process.stdin.drain()
-        (size,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
-        return await process.stdout.readexactly(size)
+        while True:
+            (size,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
+            arrays, tells = unpack(await process.stdout.readexactly(size))
+            if PART not in tells:
+                return arrays, tells
+            if progress is not None:
+                progress(tells[PART])
 
     def stop(self) -> None:
         """End the process, whatever it is at."""

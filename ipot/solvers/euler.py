@@ -11,6 +11,7 @@ with learned deformations for PDEs on general geometries" (2023), who stepped it
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -67,23 +68,28 @@ def solve(
     tolerance: float = 2e-4,
     cycles: int = 240,
     dtype: torch.dtype = torch.float32,
+    progress: Callable[[float], None] | None = None,
 ) -> Solution:
     """The flow around every airfoil.
 
     A sample goes through at most `cycles` quick cycles and then as many calm ones; it is done with
     either, and left alone, when `EVERY` of them change its Mach number by less than `tolerance`.
     Its `change` says how far it got. Coordinates should be float64, whatever `dtype` the flow is
-    computed in: cells are thin compared with their distance.
+    computed in: cells are thin compared with their distance. `progress` is told which part of the
+    cycles is done, from 0 to 1; a flow that settles early jumps.
     """
+    progress = progress or (lambda part: None)
     outside = free_stream(mach, dtype, mesh.device)
     quick, calm = Settings(limiter=limiter), Settings(limiter=limiter, **_CALM)
     state = _first_guess(mesh, outside, quick, _START)
-    _march(state, mesh, outside, quick, cycles, tolerance)
+    _march(state, mesh, outside, quick, cycles, tolerance, lambda part: progress(part / 2))
     broken = (~_physical(state)).nonzero().flatten()
     if len(broken):
         gentle = replace(calm, courant=0.5)
         state[:, broken] = _first_guess(mesh[broken], outside, gentle, 4 * _START)
-    change = _march(state, mesh, outside, calm, cycles, tolerance)
+    change = _march(
+        state, mesh, outside, calm, cycles, tolerance, lambda part: progress(0.5 + part / 2)
+    )
     failed = (~_physical(state)).nonzero().flatten().tolist()
     if failed:
         raise NoFlow(failed)
@@ -106,15 +112,22 @@ def _first_guess(mesh: Tensor, outside: Tensor, settings: Settings, steps: int) 
 
 
 def _march(
-    state: Tensor, mesh: Tensor, outside: Tensor, settings: Settings, cycles: int, tolerance: float
+    state: Tensor,
+    mesh: Tensor,
+    outside: Tensor,
+    settings: Settings,
+    cycles: int,
+    tolerance: float,
+    progress: Callable[[float], None],
 ) -> Tensor:
     """Advance states in place, each until it settles; return the last change of each."""
     change = outside.new_full((len(mesh),), math.inf)
     left = torch.arange(len(mesh), device=mesh.device)
     batch: _Batch | None = None
-    for _ in range(0, cycles, EVERY):
+    for done in range(0, cycles, EVERY):
         if not len(left):
             break
+        progress(done / cycles)
         if batch is None or len(left) <= _COMPACT * len(batch.rows):
             batch = None  # makes room for the next
             batch = _Batch(left, state, mesh, outside, settings)

@@ -13,6 +13,7 @@ with 25 times the mass, which a quasi-static process would bear, displacements a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -70,6 +71,7 @@ def solve(
     metal: Metal | None = None,
     mass_scaling: float = 1.0,
     courant: float = 0.7,
+    progress: Callable[[float], None] | None = None,
 ) -> Forged:
     """Forge a block of n nodes along x by each die, given as heights in mm above the n nodes.
 
@@ -93,6 +95,8 @@ def solve(
         energies.append(block.energies())
         if lost := _lost(energies[-1]):
             raise Lost(lost, frame)
+        if progress is not None:
+            progress(frame / (FRAMES - 1))
     return Forged(torch.stack(moved, 3), *torch.stack(energies, -1))
 
 

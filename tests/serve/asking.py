@@ -96,8 +96,12 @@ class Client:
         self.loop = asyncio.new_event_loop()
 
     def close(self):
+        solver = self.server.solving._process
         self.server.stop()
-        self.loop.run_until_complete(asyncio.sleep(0))
+        if solver is not None:
+            self.loop.run_until_complete(solver.wait())
+            solver._transport.close()
+        self.loop.run_until_complete(asyncio.sleep(0.01))
         self.loop.close()
 
     def ask(self, method, path, body=b"", **headers):

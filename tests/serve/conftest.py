@@ -19,6 +19,7 @@ def served(tmp_path_factory):
         "navier_stokes": (untrained("navier_stokes"), {}),
         "burgers": (untrained("burgers"), {}),
         "elasticity": (untrained("elasticity"), {}),
+        "sst": (untrained("sst"), {}),
     }
     found = {
         name: saved(folder, model, name, problem=name, title=name.title(), **facts)

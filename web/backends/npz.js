@@ -3,6 +3,7 @@
 const KINDS = {
   "<f4": Float32Array,
   "<f8": Float64Array,
+  "<i2": Int16Array,
   "<i4": Int32Array,
   "<i8": BigInt64Array,
   "|u1": Uint8Array,
