@@ -103,14 +103,16 @@ def test_the_solver_beside_the_model(page, same):
     page.page.evaluate(
         """() => {
             window.said = [];
-            const button = [...document.querySelectorAll("button")].find((b) => b.textContent === "Solve");
-            new MutationObserver(() => window.said.push(button.textContent)).observe(button, { childList: true });
+            const all = [...document.querySelectorAll("button")];
+            const button = all.find((one) => one.textContent === "Solve");
+            const tell = () => window.said.push(button.textContent);
+            new MutationObserver(tell).observe(button, { childList: true });
         }"""
     )
     page.press("Solve")
     found = same(page, "airfoil")
     truth = page.read("room.scene.compared.truth.values")
-    # The flow of a straight wing is its own mirror image, stands at the nose and is at 0.8 far away.
+    # The flow of a straight wing is its own mirror image, slow at the nose and at 0.8 far away.
     field = truth.reshape(45, 11)
     np.testing.assert_allclose(field, field[::-1], atol=0.02)
     assert field[:, 0].min() < 0.5
