@@ -80,6 +80,7 @@ def application(
         try:
             yield
         finally:
+            await server.solving.end()
             server.stop()
 
     found = [

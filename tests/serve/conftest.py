@@ -46,7 +46,7 @@ def make_client(served):
     made = []
 
     def make(*names, **limits):
-        made.append(Client(*(served[n] for n in models or ("darcy",)), **limits))
+        made.append(Client(*(served[n] for n in names or ("darcy",)), **limits))
         return made[-1]
 
     yield make

@@ -79,11 +79,17 @@ def test_a_client_that_hangs_up_in_the_middle_of_an_answer(running):
         running.lives()
 
 
+def occupied(server):
+    """Keeps the model's thread until the event is set that it gives."""
+    begun, free = threading.Event(), threading.Event()
+    server.server.worker.put_off(lambda: begun.set() or free.wait(60))
+    assert begun.wait(60)
+    return free
+
+
 def test_a_question_whose_client_is_gone_is_not_begun(start):
     server = start()
-    free, begun = threading.Event(), []
-    server.server.worker.put_off(lambda: free.wait(60))
-    until(lambda: server.server.worker.running)
+    free, begun = occupied(server), []
     work = server.server.models.find("darcy")
     whole = work.model
     work.model = lambda: begun.append(1) or whole()
@@ -176,9 +182,7 @@ def test_more_connections_than_are_taken(start):
 
 def test_more_questions_than_wait(start):
     server = start(waiting=2)
-    free = threading.Event()
-    server.server.worker.put_off(lambda: free.wait(60))
-    until(lambda: server.server.worker.running)
+    free = occupied(server)
     asked = [server.connect() for _ in range(5)]
     for connection in asked[:2]:
         connection.sendall(LENGTH + OK)
@@ -239,7 +243,7 @@ def test_what_fails_in_the_background_ends_nothing(start):
         raise TypeError("a defect")
 
     server.server.worker.put_off(fail)
-    until(lambda: not server.server.worker.later)
+    until(lambda: not server.server.worker.later and not server.server.worker.running)
     assert server.ask("POST", PATH, OK).status == 200
 
 
