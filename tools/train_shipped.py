@@ -39,10 +39,14 @@ from ipot.models.base import Operator, parameter_count  # noqa: E402
 from ipot.recipes import ledger  # noqa: E402
 from ipot.recipes.experiment import load_data  # noqa: E402
 from ipot.recipes.studies import Answer, Question, ask_model  # noqa: E402
+from ipot.report.tables import bytes_, percent  # noqa: E402
 from ipot.run_folder import Run  # noqa: E402
 from ipot.saved.weights import rounded  # noqa: E402
 from ipot.surrogate.surrogate import Surrogate  # noqa: E402
 
+OUT, PAGE = ROOT / "ipot" / "trained", ROOT / "docs" / "trained.md"
+BEGIN = "<!-- table: written by tools/train_shipped.py, not by hand -->"
+END = "<!-- end of table -->"
 WORSE = 1.02
 """How much rounding may add to the test error; weights that would lose more stay float32."""
 RESERVE = 0.9
@@ -99,7 +103,7 @@ RECIPES = {
         How(
             "lattice",
             "--problem.size 111 --problem.resolution 111 --problem.tolerance 1e-3"
-            " --count.train 300 --count.validation 30 --count.test 30",
+            " --count.train 200 --count.validation 20 --count.test 30",
             NARROW,
         ),
         How("ipot"),
@@ -113,15 +117,17 @@ RECIPES = {
             "--model.width 32 --model.most-width 64 --training.batch 20"
             " --training.learning-rate 2e-3",
         ),
-        How("lattice", "", WIDE),
+        How("lattice", "", "--model.width 32 --model.most-width 64"),
     ),
     "darcy": Recipe(
         "Darcy flow through two media",
         20,
         How(
             "lattice",
-            "--problem.size 253 --count.train 1000 --count.validation 50 --count.test 100",
-            f"{NARROW} --model.finest 0 --training.batch 8",
+            "--problem.size 253 --problem.resolution 43 --count.train 1000 --count.validation 50"
+            " --count.test 100",
+            "--model.width 24 --model.most-width 96 --model.blocks 1 --training.batch 5"
+            " --training.learning-rate 3e-3",
         ),
         How("lattice", "", WIDE),
         {"from a quarter of the sensors": Question(keep=0.25)},
@@ -137,7 +143,7 @@ RECIPES = {
         20,
         How(
             "lattice",
-            "--problem.size 64 --count.train 400 --count.validation 20 --count.test 40",
+            "--problem.size 64 --count.train 200 --count.validation 10 --count.test 20",
             f"{NARROW} --training.batch 8 --training.pieces 2",
         ),
         How("lattice", "--problem.size 64", WIDE),
@@ -147,8 +153,8 @@ RECIPES = {
         12,
         How(
             "ipot",
-            "--problem.size 61 --problem.mass-scaling 100 --count.train 400"
-            " --count.validation 30 --count.test 40",
+            "--problem.size 61 --problem.mass-scaling 100 --count.train 250"
+            " --count.validation 20 --count.test 30",
             f"{FEW} --training.queries 0.04",
         ),
         How("ipot"),
@@ -158,7 +164,7 @@ RECIPES = {
         12,
         How(
             "lattice",
-            "--problem.size 64 --count.train 96 --count.validation 8 --count.test 16",
+            "--problem.size 64 --count.train 64 --count.validation 8 --count.test 8",
             f"{NARROW} --model.finest 0 --training.unroll 1 --training.pieces 2 --training.batch 8",
         ),
         How("lattice", "", f"{WIDE} --model.blocks 1"),
@@ -175,6 +181,9 @@ BESIDE = {"sst": {"ridge regression (docs/log.md)": RIDGE}}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, score and write the models that are asked for, one after another."""
     flags = _flags(arguments)
+    if flags.table:
+        write_table()
+        return 0
     names = flags.names or sorted(RECIPES, key=lambda name: -RECIPES[name].share)
     end = time.monotonic() + 60 * flags.minutes
     # One commit for all that this call trains, even if files are edited while it runs.
@@ -189,6 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name}: stopped ({code}); the same call goes on with it", file=sys.stderr)
             return code
         print(ship(name, run, flags), flush=True)
+        if flags.out == OUT:
+            write_table()
     if flags.pack is not None:
         _pack(flags.pack, names, flags)
     return 0
@@ -202,10 +213,11 @@ def _flags(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--work", type=Path, default=Path("runs/shipped"), help="the runs")
     parser.add_argument("--data", type=Path, default=None, help="generated data, as elsewhere")
-    parser.add_argument("--out", type=Path, default=ROOT / "ipot" / "trained")
+    parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--record", type=Path, default=Path("results/runs.json"))
     parser.add_argument("--pack", type=Path, help="an archive (.tar.gz) of what was written")
     parser.add_argument("--replace", action="store_true", help="also what has a lower test error")
+    parser.add_argument("--table", action="store_true", help="only write that of docs/trained.md")
     flags = parser.parse_args(arguments)
     if unknown := [name for name in flags.names if name not in RECIPES]:
         parser.error(f"no recipe for {', '.join(unknown)}; there are: {known}")
@@ -396,6 +408,39 @@ def write_samples(file: Path, data: Any) -> None:
         np.savez_compressed(file, **arrays)
         if file.stat().st_size <= SAMPLE_BYTES:
             return
+
+
+def table() -> str:
+    """What the cards say, as the table of docs/trained.md."""
+    trained.names.cache_clear()
+    rows = [
+        "| name | problem | model | test error | samples | simple answer | minutes | on | size |",
+        "|---|---|---|--:|--:|--:|--:|---|--:|",
+    ]
+    for name in trained.names():
+        facts = trained.facts(name)
+        simple = facts["scores"].get("baselines") or {}
+        best = min(simple, key=simple.__getitem__) if simple else None
+        cells = [
+            f"`{name}`",
+            facts["title"],
+            f"`{facts['model']}`",
+            percent(facts["error"]),
+            str(facts["test_samples"]),
+            "-" if best is None else f"{percent(simple[best])} ({best})",
+            f"{facts['seconds'] / 60:.1f}",
+            "CPU" if "core" in facts["machine"] else facts["machine"],
+            bytes_(facts["folder_bytes"]),
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def write_table() -> None:
+    """Put it between its two marks."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}", encoding="utf-8")
 
 
 def _pack(file: Path, names: Sequence[str], flags: argparse.Namespace) -> None:
