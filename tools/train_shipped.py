@@ -143,7 +143,7 @@ RECIPES = {
         20,
         How(
             "lattice",
-            "--problem.size 64 --count.train 200 --count.validation 10 --count.test 20",
+            "--problem.size 64 --count.train 300 --count.validation 10 --count.test 20",
             f"{NARROW} --training.batch 8 --training.pieces 2",
         ),
         How("lattice", "--problem.size 64", WIDE),

@@ -148,7 +148,7 @@ def test_the_list(capsys):
 
 
 def test_the_list_is_of_no_problem(capsys):
-    assert main(["models", "--trained", "--problem", "burgers"]) == 2
+    assert main(["models", "--trained", "--problem", "burgers"]) == 1
     assert "leave them out beside --trained" in capsys.readouterr().err
 
 
@@ -156,10 +156,9 @@ def test_commands_take_a_name(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     x = np.arange(128)[:, None] / 128
     np.savez("case.npz", points=x, values=np.sin(2 * np.pi * x))
-    assert main(["predict", "burgers", "case.npz", "--out", "u.npz"]) == 0
+    assert main(["predict", "burgers", "case.npz", "--out", "u.npy"]) == 0
     model = ipot.load("burgers", device="cpu")
-    with np.load("u.npz") as found:
-        answer = next(found[n] for n in found.files if found[n].size == 128)
+    answer = np.load("u.npy")
     expected = model.predict(points=x, values=np.sin(2 * np.pi * x))
     np.testing.assert_allclose(answer.ravel(), expected.ravel(), atol=1e-5)
     given = ["--data", "data", "--device", "cpu", "--quiet"]
