@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,10 +11,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ipot.accelerate.chunks import EncodesInChunks, Streamed, rows_by_kernel, streams
-from ipot.accelerate.lattice_streaming import StreamedLattice
+from ipot.accelerate.chunks import EncodesInChunks, Prepare, Streamed, rows_by_kernel, streams
 from ipot.accelerate.layers import QuickInducingPoints, QuickQueryDecoder
 from ipot.accelerate.relay_streaming import StreamedRelay
+from ipot.accelerate.twins import hooked, is_closed
 from ipot.models._wrappers import Inward, Outward, Wrapper
 from ipot.models.base import (
     Latent,
@@ -31,6 +31,7 @@ from ipot.nn.latent import PointTokens, Processor, QueryDecoder
 from ipot.nn.lattice import LatticeBlock
 from ipot.nn.linear_attention import LinearAttention
 from ipot.nn.modulated import FourierNet
+from ipot.nn.places import Sums, ToPlaces
 from ipot.nn.relay import LocalDecoder, RelayBlock
 from ipot.samples import Batch
 
@@ -42,6 +43,9 @@ LEAN = 32
 
 DECODED_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 18}
 """Rows of a chunk of queries without kernels of ours: on a CPU what stays in its caches."""
+LATTICE_ROWS = {"cpu": 1 << 16, "cuda": 1 << 22}
+"""Samples times points of a chunk for a lattice, unless given. Each has a row for every corner of
+its cell."""
 
 
 class DecodesTogether(LatentOperator):
@@ -123,6 +127,56 @@ def decoding_together(kind: type[nn.Module]) -> type[nn.Module] | None:
     return _made[kind]
 
 
+class StreamedLattice(EncodesInChunks, Lattice):
+    """A lattice that takes very many inputs in chunks: the sums of its places add up over them.
+    This is mixed into the accelerated model."""
+
+    def encode(self, batch: Batch) -> Latent:
+        """The state at time zero; chunk by chunk where points are very many."""
+        if self.takes_chunks() and self.is_much(batch):
+            return self.encode_in_chunks(batch)
+        return super().encode(batch)
+
+    def is_much(self, batch: Batch) -> bool:
+        """True if there are too many points to take them all at once."""
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return False
+        return streams(batch.size * batch.values.shape[1], batch.values.device)
+
+    def takes_chunks(self) -> bool:
+        """True if `to_places` is the layer of `ipot.nn`, without hooks on it."""
+        part = self.to_places
+        own = type(part).sums is ToPlaces.sums and type(part).mean is ToPlaces.mean
+        return own and not is_closed(part) and not hooked(part)
+
+    @torch.no_grad()
+    def encode_in_chunks(
+        self, batch: Batch, prepare: Prepare = lambda batch: batch, at_once: int | None = None
+    ) -> Latent:
+        """The state of a batch whose chunks `prepare` turns into what the model takes."""
+        device = next(self.parameters()).device
+        at_once = at_once or LATTICE_ROWS.get(device.type, LATTICE_ROWS["cuda"])
+        size, bare = max(1, at_once // batch.size), without_queries(batch)
+        sums: Sums | None = None
+        parameters: Tensor | None = None
+        for start in range(0, batch.values.shape[1], size):
+            chunk = prepare(_rows(bare, slice(start, start + size)))
+            values, parameters = chunk.values[..., self.dropped :], chunk.parameters
+            own = self.to_places.sums(chunk.points, values, chunk.point_mask)
+            sums = own if sums is None else sums.plus(own)
+        if sums is None:  # parameters alone
+            return self.encode(prepare(bare))
+        return self.initial(*self.to_places.mean(sums), parameters)
+
+
+def _rows(batch: Batch, part: slice) -> Batch:
+    """Some of the input points."""
+    facts: dict[str, Any] = {"points": batch.points[:, part], "values": batch.values[:, part]}
+    if batch.point_mask is not None:
+        facts["point_mask"] = batch.point_mask[:, part]
+    return replace(batch, **facts)
+
+
 IN_CHUNKS: dict[type[nn.Module], type[nn.Module]] = {Relay: StreamedRelay, Lattice: StreamedLattice}
 """Models that take very many inputs in chunks by a way of their own."""
 _made: dict[type[nn.Module], type[nn.Module]] = {}
@@ -131,7 +185,7 @@ _made: dict[type[nn.Module], type[nn.Module]] = {}
 def encode(
     model: LatentOperator,
     batch: Batch,
-    prepare: Callable[[Batch], Batch] = lambda batch: batch,
+    prepare: Prepare = lambda batch: batch,
     at_once: int | None = None,
 ) -> Latent:
     """The state of a batch that `prepare` turns into what the model takes: brings it to its device,
@@ -161,7 +215,7 @@ def encode(
         return model.encode(prepare(batch))
 
 
-def _streamed(batch: Batch, prepare: Callable[[Batch], Batch], at_once: int | None) -> Any:
+def _streamed(batch: Batch, prepare: Prepare, at_once: int | None) -> Any:
     """A batch whose points, values and mask are made when an encoder asks for them. Whatever else
     a model does with these, or with the queries, fails."""
     bare = without_queries(batch)

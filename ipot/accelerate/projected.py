@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ipot.accelerate.cpu import halves, project
-from ipot.accelerate.cpu.interface import available, readable, rounds, served
+from ipot.accelerate.cpu.interface import rounds, served
+from ipot.accelerate.cpu.project import has_kernel, waves
 from ipot.accelerate.shared_mesh import Laid
 from ipot.accelerate.twins import Target, hooked
 
@@ -119,17 +120,6 @@ def _native(position: Any, linear: Any, norm: Any, points: Tensor, values: Tenso
     narrow = values is None or values.shape[-1] < position.width
     given = [*norm.parameters(), *linear.parameters(), *([] if values is None else [values])]
     return narrow and not hooked(position) and served(*given) and has_kernel(position, points)
-
-
-def has_kernel(position: Any, points: Tensor) -> bool:
-    """True if there are C++ kernels for the position features of points like these."""
-    small = len(position.centre) <= project.MOST_DIMENSIONS
-    return small and readable(points, position.centre) and available()
-
-
-def waves(position: Any) -> project.Waves:
-    """What the C++ kernels make position features with."""
-    return project.Waves(position.centre, position.radius, position.matrix, position.raw)
 
 
 _kept: WeakKeyDictionary[nn.Module, tuple[Any, Any, list[Tensor]]] = WeakKeyDictionary()

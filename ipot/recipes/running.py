@@ -25,18 +25,19 @@ from ipot.recipes.experiment import (
     constant_outputs,
     load_data,
     read_settings,
+    refuse_sizes,
     statistics_of,
 )
 from ipot.recipes.own_data import OwnData, as_experiment
-from ipot.recipes.sizes import refuse_sizes, refuse_subsets, refuse_training
 from ipot.recipes.starting import Start, load_start, refuse_start
 from ipot.run_folder import Run, differences, environment, left_as_found, run_at
+from ipot.spec import ALL_POINTS, Need
 from ipot.training import checkpoint
 from ipot.training.checkpoint import result_from
 from ipot.training.distributed import World, launch, restarted, world
 from ipot.training.journal import Progress
 from ipot.training.objective import BalancedL2, Objective, RelativeL2
-from ipot.training.settings import PATIENCE, refuse_gradients
+from ipot.training.settings import PATIENCE, Training, refuse_gradients
 from ipot.training.trainer import Result, Trainer
 from ipot.training.unroll import examine as examine_pieces
 from ipot.typed_json import from_value
@@ -285,7 +286,7 @@ def objective_for(settings: Experiment, data: Dataset) -> Objective:
 def _refuse(settings: Experiment, source: Start | None, place: torch.device) -> None:
     """Refuse a model, its training or its start before any data are generated."""
     model = build(settings)
-    refuse_training(model, place)
+    refuse_beyond_memory(model, place)
     refuse_subsets(model, settings.training)
     refuse_gradients(settings.training)
     for name in ("unroll", "augment", "gradient_loss"):
@@ -297,6 +298,28 @@ def _refuse(settings: Experiment, source: Start | None, place: torch.device) -> 
     if source is not None:
         refuse_start(settings, source)
         load_start(model, source)
+
+
+def refuse_beyond_memory(model: Operator, place: torch.device) -> None:
+    """Refuse a model whose weights, gradients and two moments of each do not fit into memory."""
+    if place.type == "cpu":
+        shapes.refuse_tensors(model, "weights, gradients and the optimiser's two moments", 4)
+
+
+def refuse_subsets(model: Operator, training: Training) -> None:
+    """Refuse random subsets where a model, or cutting trajectories, takes all of a mesh."""
+    bound = {"points": ALL_POINTS, "queries": {Need.SAME_POINTS}}
+    for name, needs in bound.items():
+        if getattr(training, name) == 1:
+            continue
+        if found := sorted(need.value for need in needs & model.needs):
+            raise Unsupported(
+                f"{model.name} needs {found[0]} and takes them all: set --training.{name} 1"
+            )
+        if training.unroll is not None:
+            raise Unsupported(
+                f"--training.unroll starts from true frames at all points: set --training.{name} 1"
+            )
 
 
 def _splits(settings, store, place, here: World, report) -> tuple[Dataset, Dataset]:

@@ -14,7 +14,7 @@ from ipot.data.dataset import Dataset, Ragged
 from ipot.data.packed import Packed, packed_bytes, unpackable
 from ipot.errors import OutOfMemory, Unsupported
 from ipot.models.base import LatentOperator, Operator
-from ipot.spec import Need
+from ipot.spec import ALL_POINTS
 from ipot.training.distributed import World
 from ipot.training.draws import Draws
 from ipot.training.settings import Training
@@ -170,7 +170,7 @@ def _not_on_the_device(data: Ragged, device: torch.device) -> str | None:
 
 def refuse_fewer_points(model: Operator, settings: Training) -> None:
     """Refuse random subsets of sensors for a system that is bound to its input points."""
-    bound = model.needs & {Need.SAME_POINTS, Need.GRID, Need.FIXED_POINTS, Need.EDGES}
+    bound = model.needs & ALL_POINTS
     if settings.points_least is not None and bound:
         raise Unsupported(
             f"--training.points-least hides input points, and {model.name} needs "

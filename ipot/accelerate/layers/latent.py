@@ -17,7 +17,7 @@ from ipot.accelerate.cpu.interface import readable
 from ipot.accelerate.cuda import blocks as cuda_blocks
 from ipot.accelerate.fixed_mesh import Folded, KeepsMesh, Known, for_product
 from ipot.accelerate.layers.attention import Asked, Context, QuickBlock
-from ipot.accelerate.projected import Ready, has_kernel, project_mesh, project_points, waves
+from ipot.accelerate.projected import Ready, project_mesh, project_points
 from ipot.accelerate.shared_mesh import Split, sums_of
 from ipot.accelerate.twins import Accelerated, hooked, is_plain
 from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
@@ -33,9 +33,9 @@ class QuickFourierFeatures(Accelerated, FourierFeatures):
         formula = formula or not readable(x, kinds=(x.dtype,))
         if formula or x.shape[-1] != len(self.centre):
             return super().forward(x)
-        if has_kernel(self, x):
-            rows = x.reshape(1, -1, x.shape[-1])
-            return cpu_project.features(rows, waves(self)).view(*x.shape[:-1], self.width)
+        if cpu_project.has_kernel(self, x):
+            found = cpu_project.features(x.reshape(1, -1, x.shape[-1]), cpu_project.waves(self))
+            return found.view(*x.shape[:-1], self.width)
         return self._in_place((x - self.centre) / self.radius)
 
     def _in_place(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... F"]:
