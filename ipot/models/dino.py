@@ -47,7 +47,7 @@ class Config:
     width: int = 64
     """Channels of the decoder, half of them sines and half cosines."""
     layers: int = 3
-    """Layers of the decoder, behind the first."""
+    """Layers of the decoder, after the first."""
     frequency: float = 32.0
     """Range of the first frequencies, for coordinates in the unit box."""
     dynamics: int = 512
@@ -130,7 +130,7 @@ class DINo(LatentOperator):
             return self.decoder(self.decoder.filters(self.box(queries)), latent.state)
 
     def objective(self) -> AutoDecoding:
-        """Codes of its own for every frame."""
+        """Auto-decoding: a learnt code for every frame."""
         return AutoDecoding(self.config)
 
 
@@ -149,7 +149,7 @@ class AutoDecoding:
         self.count = torch.zeros((), dtype=torch.long)
 
     def follow(self, count: Tensor) -> None:
-        """Take the tensor that counts the steps of training, and read it at each."""
+        """Take over the tensor that holds the number of the training step."""
         self.count = count
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
@@ -222,12 +222,12 @@ def mean_square(
 
 
 def _exact(like: Tensor) -> torch.autocast:
-    """Products in the precision that they are given in."""
+    """Products in the precision of their operands, without autocast."""
     return torch.autocast(like.device.type, enabled=False)
 
 
 def _scaled(model: nn.Module) -> NormalizedLatent:
-    """The model inside its scales; one that has none gets scales that change nothing."""
+    """The model with its scales; scales that change nothing are added where there are none."""
     if isinstance(model, NormalizedLatent):
         return model
     if not isinstance(model, DINo):
@@ -237,7 +237,7 @@ def _scaled(model: nn.Module) -> NormalizedLatent:
 
 
 def _numbered(data: Dataset) -> Iterator[Sample]:
-    """The samples of a data set, refused where one would share the codes of another."""
+    """The number of every sample; refused where two samples would share their codes."""
     for place in range(len(data)):
         sample = data[place]
         if sample.index != place:
@@ -259,7 +259,8 @@ def descend(
     *,
     differentiable: bool = False,
 ) -> Tensor:
-    """Where Adam comes to from a start, with usual moments, as a function of what `error` sees."""
+    """The end point of Adam from a start, with the usual moments; differentiable in what `error`
+    uses."""
     fast, slow, tiny = 0.9, 0.999, 1e-8
     x = start.requires_grad_()
     mean, square = torch.zeros_like(start), torch.zeros_like(start)

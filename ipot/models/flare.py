@@ -48,7 +48,7 @@ class Config:
     layers: int = 3
     """Residual layers of the networks for keys, values and feed-forward."""
     ends: int = 2
-    """Residual layers of the networks before the first block and behind the last."""
+    """Residual layers of the networks before the first block and after the last."""
 
     def __post_init__(self) -> None:
         positive(self, "width", "blocks", "heads", "latents", "layers", "ends")
@@ -58,7 +58,7 @@ class Config:
 class Residual(nn.Module):
     """A linear layer, residual layers h + GELU(W h), and a linear layer.
 
-    Where the width stays, what comes in is added to the first layer and the last one to its output.
+    Where the width stays the same, the first and the last layer are residual too.
     """
 
     def __init__(self, into: int, width: int, out: int, layers: int) -> None:

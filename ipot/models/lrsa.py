@@ -155,7 +155,7 @@ class LRSA(OneStep):
         yield from (part for part in self.modules() if isinstance(part, Mixing))
 
     def examine(self, data: Dataset) -> None:
-        """Refuse data that have lost their grid, and say what to do."""
+        """Refuse data without the grid that the model was built for."""
         if Need.GRID in self.needs and data[0].grid is None:
             raise Unsupported(_lost("this view of the data"))
         super().examine(data)
