@@ -114,17 +114,17 @@ def _seen_together(group: list[Latent]) -> tuple[Any, Tensor | None]:
     return SeenPoints(points, torch.cat(features), mask, frame=frame), age
 
 
-def decoding_together(kind: type[nn.Module]) -> type[nn.Module] | None:
+def decoding_together(cls: type[nn.Module]) -> type[nn.Module] | None:
     """The class of a latent operator with `DecodesTogether` before it, None for any other."""
-    if not issubclass(kind, LatentOperator) or issubclass(kind, Wrapper):
+    if not issubclass(cls, LatentOperator) or issubclass(cls, Wrapper):
         return None
-    if kind.decode_all is not LatentOperator.decode_all:  # it has a way of its own
+    if cls.decode_all is not LatentOperator.decode_all:  # it has a way of its own
         return None
-    if kind not in _made:
-        facts = {"__module__": kind.__module__, "__doc__": kind.__doc__}
-        base = IN_CHUNKS.get(kind, kind)
-        _made[kind] = type(kind.__name__, (DecodesTogether, base), facts)
-    return _made[kind]
+    if cls not in _made:
+        facts = {"__module__": cls.__module__, "__doc__": cls.__doc__}
+        base = IN_CHUNKS.get(cls, cls)
+        _made[cls] = type(cls.__name__, (DecodesTogether, base), facts)
+    return _made[cls]
 
 
 class StreamedLattice(EncodesInChunks, Lattice):

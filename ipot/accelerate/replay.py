@@ -158,5 +158,5 @@ def _key(model: nn.Module, batch: Batch) -> Any:
     weights = tuple((t.data_ptr(), t._version) for t in own)
     cast = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda")
     same = batch.points is batch.queries
-    ways = cast, torch.get_float32_matmul_precision(), same, model.training
-    return shapes, weights, batch.times, batch.grid, batch.query_grid, ways
+    settings = cast, torch.get_float32_matmul_precision(), same, model.training
+    return shapes, weights, batch.times, batch.grid, batch.query_grid, settings

@@ -77,8 +77,8 @@ def attend_with_lse(
         asked = parts[0].expand(len(pairs), -1, -1, -1)
         out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(asked, *parts[1:])
     else:
-        kind = parts[0].dtype
-        return blockwise.attend(query.to(kind), pairs.to(kind), None, heads, mask)
+        dtype = parts[0].dtype
+        return blockwise.attend(query.to(dtype), pairs.to(dtype), None, heads, mask)
     return out.transpose(1, 2).flatten(2), lse
 
 
@@ -101,8 +101,8 @@ def gradients(
 
         return chunk_gradients(gradient, query.to(pairs.dtype), pairs, mask, out, lse, heads)
     if pairs.device.type == "cpu":
-        kind = torch.promote_types(pairs.dtype, torch.float32)
-        gradient, query, pairs, out, lse = (t.to(kind) for t in (gradient, query, pairs, out, lse))
+        dtype = torch.promote_types(pairs.dtype, torch.float32)
+        gradient, query, pairs, out, lse = (t.to(dtype) for t in (gradient, query, pairs, out, lse))
         if goes_native(pairs, pairs, heads):
             return native.gradients(gradient, query, pairs, mask, out, lse, heads)
         return blockwise.gradients(gradient, query, pairs, mask, out, lse, heads)
@@ -224,9 +224,9 @@ def _joined(
             running.add(*native.attend_rounded(query, pairs, None, heads, mask, logs=True))
         else:
             running.add(*_exact(attend_with_lse, target, query, pairs, heads, mask))
-    kind = torch.promote_types(query.dtype, torch.float32)
+    dtype = torch.promote_types(query.dtype, torch.float32)
     out, lse = running.joined()
-    return out.to(kind), lse.to(kind)
+    return out.to(dtype), lse.to(dtype)
 
 
 def _exact(function: Callable, target: Target, *given: Any) -> Any:
@@ -255,10 +255,10 @@ def _scores(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
 
 def _apart(query: Tensor, pairs: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values with their heads apart, at least in float32."""
-    kind = torch.promote_types(pairs.dtype, torch.float32)
+    dtype = torch.promote_types(pairs.dtype, torch.float32)
     inner = query.shape[-1]
-    key, value = pairs.to(kind).split([inner, pairs.shape[-1] - inner], -1)
-    return _split(query.to(kind), heads), _split(key, heads), _split(value, heads)
+    key, value = pairs.to(dtype).split([inner, pairs.shape[-1] - inner], -1)
+    return _split(query.to(dtype), heads), _split(key, heads), _split(value, heads)
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
@@ -269,8 +269,8 @@ def _finite(top: Tensor) -> Tensor:
     return top.masked_fill(top == float("-inf"), 0.0)
 
 
-def _autocast(kind: str) -> Callable[[], Any]:
+def _autocast(device_type: str) -> Callable[[], Any]:
     """The precision of now, for later. Without its cache: the backward pass is to find a weight's
     gradient in every chunk, and a captured graph to round it afresh at every replay."""
-    dtype, enabled = torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
-    return partial(torch.autocast, kind, dtype, enabled=enabled, cache_enabled=False)
+    dtype, enabled = torch.get_autocast_dtype(device_type), torch.is_autocast_enabled(device_type)
+    return partial(torch.autocast, device_type, dtype, enabled=enabled, cache_enabled=False)

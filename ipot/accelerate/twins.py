@@ -119,8 +119,8 @@ def _twin(
     same = all(children[name] is child for name, child in module._modules.items())
     if own is None and same:
         return module
-    kind = own or type(module)
-    made: Any = object.__new__(kind)
+    cls = own or type(module)
+    made: Any = object.__new__(cls)
     vars(made).update(vars(module))
     vars(made)["_modules"] = children
     for name in HOOKS:

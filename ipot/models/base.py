@@ -65,8 +65,8 @@ def spec_for(
 
 def config_for(model: type, settings: dict[str, Any]) -> Any:
     """The settings of a model's class, with those that were given."""
-    kind = registry.config_class(model)
-    known = [field.name for field in fields(kind)]
+    cls = registry.config_class(model)
+    known = [field.name for field in fields(cls)]
     for name in settings:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
@@ -74,7 +74,7 @@ def config_for(model: type, settings: dict[str, Any]) -> Any:
             raise Unsupported(
                 f"{model.__name__} has no setting {shown(name)}.{hint} Known: {', '.join(known)}."
             )
-    return kind(**settings)
+    return cls(**settings)
 
 
 def batch_of(

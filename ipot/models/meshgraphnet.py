@@ -149,13 +149,13 @@ class MeshGraphNet(OneStep):
 
     def graph(self, batch: Batch) -> Graph:
         """The edges of a batch: those of its mesh, of its grid, or between neighbours."""
-        kind, mask = self.kind(batch), batch.point_mask
+        edges_from, mask = self.edges_from(batch), batch.point_mask
         samples, nodes, _ = batch.values.shape
-        if kind == "mesh":
+        if edges_from == "mesh":
             if batch.edges is None:
                 raise DataError("model.edges=mesh needs edges, and this batch has none")
             return from_edges(batch.edges, samples * nodes)
-        if kind == "grid":
+        if edges_from == "grid":
             if batch.grid is None:
                 raise DataError("model.edges=grid needs a grid, and this batch has none")
             found = grid_neighbours(batch.grid, self.spec.wraps, batch.values.device)
@@ -163,11 +163,11 @@ class MeshGraphNet(OneStep):
         places = self.space(batch.points)
         if mask is not None:
             places = places.expand(samples, -1, -1)
-        radius = self.config.radius if kind == "radius" else None
+        radius = self.config.radius if edges_from == "radius" else None
         count = self.config.neighbours
         return from_neighbours(*nearest(places, self.space, count, mask=mask, radius=radius))
 
-    def kind(self, cases: Batch | Sample) -> str:
+    def edges_from(self, cases: Batch | Sample) -> str:
         """Where the edges of these cases come from."""
         if self.config.edges != "auto":
             return self.config.edges
@@ -186,7 +186,7 @@ class MeshGraphNet(OneStep):
         if not self.edge_length.any():
             batch = self._alone(data[0])
             graph = self.graph(batch)
-            length = self._ways(batch, graph).square().sum(-1).flatten()
+            length = self._displacements(batch, graph).square().sum(-1).flatten()
             length = length if graph.real is None else length[graph.real]
             self.edge_length.copy_(length.mean().sqrt())
 
@@ -199,27 +199,27 @@ class MeshGraphNet(OneStep):
 
     def _edge_features(self, batch: Batch, graph: Graph) -> Tensor:
         """The vector from receiver to sender and its length, in typical lengths of an edge."""
-        way = self._ways(batch, graph)
-        length = torch.linalg.vector_norm(way, dim=-1, keepdim=True)
+        displacement = self._displacements(batch, graph)
+        length = torch.linalg.vector_norm(displacement, dim=-1, keepdim=True)
         scale = torch.where(self.edge_length > 0, self.edge_length, 1.0)
-        return torch.cat([way, length], -1) / scale
+        return torch.cat([displacement, length], -1) / scale
 
-    def _ways(self, batch: Batch, graph: Graph) -> Tensor:
+    def _displacements(self, batch: Batch, graph: Graph) -> Tensor:
         places = self.space(batch.points)
         if not graph.shared:
             places = places.expand(batch.size, -1, -1)
         places = graph.rows(places)
-        return self.space.way(graph.at_receivers(places), graph.at_senders(places))
+        return self.space.displacement(graph.at_receivers(places), graph.at_senders(places))
 
     def _alone(self, sample: Sample) -> Batch:
         """A batch of one sample, on the device of the model."""
         return collate([sample]).to(self.edge_length.device)
 
     def _look_at(self, number: int, sample: Sample) -> None:
-        kind = self.kind(sample)
-        if kind == "mesh":
+        edges_from = self.edges_from(sample)
+        if edges_from == "mesh":
             refuse_no_edges(number, sample)
-        elif kind != "grid":
+        elif edges_from != "grid":
             refuse_duplicates(number, sample)
         advice = {
             "mesh": "Join each to another, leave it out, or set model.edges to nearest.",
@@ -227,9 +227,9 @@ class MeshGraphNet(OneStep):
             "make it larger, or set model.edges to nearest.",
         }
         # Neighbours on a grid and nearest ones are always there, unless there is one node alone.
-        if kind in advice or len(sample.points) == 1:
+        if edges_from in advice or len(sample.points) == 1:
             graph = self.graph(self._alone(sample))
-            words = advice.get(kind, "A graph takes two nodes at least.")
+            words = advice.get(edges_from, "A graph takes two nodes at least.")
             refuse_isolated(number, graph, len(sample.points), words)
 
 

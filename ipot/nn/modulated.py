@@ -50,7 +50,7 @@ class FourierNet(nn.Module):
     def forward(
         self, filters: tuple[Tensor, ...], codes: Float[Tensor, "B K c"]
     ) -> Float[Tensor, "B M K"]:
-        """The field of every code where the filters were taken."""
+        """The field of every code, at the positions of the filters."""
         first, *rest = (f.unsqueeze(1) for f in filters)
         shift, *shifts = (a(codes).unsqueeze(-2) for a in self.shifts)
         z = first * (shift + self.first)

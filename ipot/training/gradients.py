@@ -1,7 +1,7 @@
 """Derivatives of fields in space, for a loss that also looks at slopes.
 
 On a grid they are central differences along its axes, at the points that have two neighbours there
-(all of them along a periodic axis), divided by the way between the two. On scattered points they
+(all of them along a periodic axis), divided by the distance between the two. On scattered points they
 are the slopes of a plane through the nearest neighbours, by least squares in which every neighbour
 counts as a slope along its own direction. Both are fixed by the mesh and linear in the field, so
 that neighbours and coefficients are found once, before training, and a step only reads them. A
@@ -88,8 +88,8 @@ class OnGrid(GradientError):
         self.wraps = wraps
         self.shared = queries.shape[0] == 1
         for axis in self.axes:
-            way = _way(queries.double().unflatten(1, grid), 1 + axis, wraps[axis], periods)
-            rate = torch.where(way > 0, 1 / way.where(way > 0, 1.0), 0.0).to(queries.dtype)
+            gap = _gaps(queries.double().unflatten(1, grid), 1 + axis, wraps[axis], periods)
+            rate = torch.where(gap > 0, 1 / gap.where(gap > 0, 1.0), 0.0).to(queries.dtype)
             self.register_buffer(f"rate{axis}", rate, persistent=False)
 
     def energy(
@@ -226,7 +226,7 @@ def plane_slopes(
 
 
 def wrapped(apart: Float[Tensor, "*n E"], periods: tuple[float | None, ...]) -> Tensor:
-    """Differences of places, the short way around along periodic coordinates."""
+    """Differences of places; of periodic coordinates the shorter of the two."""
     if not any(periods):
         return apart
     columns = [
@@ -261,14 +261,14 @@ def _wraps(
     return (wraps if len(wraps) == axes else (False,) * axes), periods
 
 
-def _way(
+def _gaps(
     places: Float[Tensor, "S *grid E"], axis: int, wraps: bool, periods: tuple[float | None, ...]
 ) -> Tensor:
-    """The way from the point before to the point behind, along the axis and through the point."""
+    """From each point's predecessor to its successor along an axis, through the point itself."""
     ahead = places.roll(-1, axis) - places
     steps = torch.linalg.vector_norm(wrapped(ahead, periods), dim=-1)
-    way = steps + steps.roll(1, axis)
-    return way if wraps else way.narrow(axis, 1, way.shape[axis] - 2)
+    gaps = steps + steps.roll(1, axis)
+    return gaps if wraps else gaps.narrow(axis, 1, gaps.shape[axis] - 2)
 
 
 def _difference(field: Tensor, axis: int, wraps: bool) -> Tensor:

@@ -75,10 +75,10 @@ def horizon(steps: int, progress: float, grow: float) -> int:
 
     All lengths but the whole have the same share of that part.
     """
-    ways = horizons(steps)
+    lengths = horizons(steps)
     if progress >= grow:
         return steps
-    return ways[int(progress / grow * (len(ways) - 1))]
+    return lengths[int(progress / grow * (len(lengths) - 1))]
 
 
 def first_steps(batch: Batch, steps: int) -> Batch:

@@ -103,10 +103,10 @@ class QuickChannelNorm(Accelerated, ChannelNorm):
 
     def forward(self, input: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B C *grid"]:
         """Each place is normalised by itself."""
-        kind = input.device.type
-        if not torch.is_autocast_enabled(kind):
+        device = input.device.type
+        if not torch.is_autocast_enabled(device):
             return super().forward(input)
-        rows = input.movedim(1, -1).to(torch.get_autocast_dtype(kind))
-        with torch.autocast(kind, enabled=False):
+        rows = input.movedim(1, -1).to(torch.get_autocast_dtype(device))
+        with torch.autocast(device, enabled=False):
             weight, bias = self.weight.to(rows.dtype), self.bias.to(rows.dtype)
             return F.layer_norm(rows, self.normalized_shape, weight, bias, self.eps).movedim(-1, 1)
