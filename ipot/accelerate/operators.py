@@ -1,4 +1,4 @@
-"""Whole models: states decoded together, inputs encoded in chunks, parts to compile."""
+"""Whole models: decoding several states together, encoding inputs in chunks, parts to compile."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROWS_AT_ONCE = 1 << 20
 """In training, a decode of more rows than this (B times T times M) is cut into pieces that are
 recomputed in the backward pass: a rollout then holds one piece's activations, not all of them."""
 LEAN = 32
-"""How many times as many where a row leaves only its few outputs behind."""
+"""How many times as many if only the few outputs of a row are kept for the backward pass."""
 
 DECODED_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 18}
 """Rows of a chunk of queries without kernels of ours: on a CPU what stays in its caches."""
@@ -49,11 +49,11 @@ its cell."""
 
 
 class DecodesTogether(LatentOperator):
-    """A latent operator that decodes all states of a rollout in one batch, or in a few pieces with
-    recomputation where that is too large. It is mixed into the class of a model."""
+    """Decodes all states of a rollout in one batch, or in a few pieces with recomputation if that
+    is too large. It is mixed into the class of a latent operator."""
 
     def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
-        """The fields at several states; `queries` has a T axis behind B where the mesh moves."""
+        """The fields at several states; on a moving mesh `queries` has an axis T after B."""
         if queries.ndim == 4:
             return super().decode_all(states, queries)
         size, rows = states[0].state.shape[0], queries.shape[-2]
@@ -98,7 +98,7 @@ class DecodesTogether(LatentOperator):
 
 
 def _seen_together(group: list[Latent]) -> tuple[Any, Tensor | None]:
-    """The inputs that several states have seen: once where these share them, else one by one."""
+    """The inputs of several states: once if the states share them, else one by one."""
     first = group[0].seen
     if first is None:
         return None, None
@@ -115,10 +115,10 @@ def _seen_together(group: list[Latent]) -> tuple[Any, Tensor | None]:
 
 
 def decoding_together(cls: type[nn.Module]) -> type[nn.Module] | None:
-    """The class of a latent operator with `DecodesTogether` before it, None for any other."""
+    """The class with `DecodesTogether` mixed in if it is a latent operator, else None."""
     if not issubclass(cls, LatentOperator) or issubclass(cls, Wrapper):
         return None
-    if cls.decode_all is not LatentOperator.decode_all:  # it has a way of its own
+    if cls.decode_all is not LatentOperator.decode_all:  # it has its own method
         return None
     if cls not in _made:
         facts = {"__module__": cls.__module__, "__doc__": cls.__doc__}
@@ -178,7 +178,7 @@ def _rows(batch: Batch, part: slice) -> Batch:
 
 
 IN_CHUNKS: dict[type[nn.Module], type[nn.Module]] = {Relay: StreamedRelay, Lattice: StreamedLattice}
-"""Models that take very many inputs in chunks by a way of their own."""
+"""Models with their own method for very many inputs in chunks."""
 _made: dict[type[nn.Module], type[nn.Module]] = {}
 
 
@@ -188,9 +188,9 @@ def encode(
     prepare: Prepare = lambda batch: batch,
     at_once: int | None = None,
 ) -> Latent:
-    """The state of a batch that `prepare` turns into what the model takes: brings it to its device,
-    say. An encoder that can take inputs in chunks is given a chunk of the points at a time, of
-    about `at_once` samples times points; any other one is given all of them.
+    """The state of a batch that `prepare` turns into what the model takes, by moving it to its
+    device for example. An encoder that can take inputs in chunks is given a chunk of about
+    `at_once` samples times points at a time; any other encoder is given all of them.
     """
     if isinstance(model, Wrapper):
         latent = encode(model.inner, batch, lambda chunk: model.seen(prepare(chunk)), at_once)
@@ -216,8 +216,8 @@ def encode(
 
 
 def _streamed(batch: Batch, prepare: Prepare, at_once: int | None) -> Any:
-    """A batch whose points, values and mask are made when an encoder asks for them. Whatever else
-    a model does with these, or with the queries, fails."""
+    """A batch whose points, values and mask are prepared when an encoder asks for them. Anything
+    else that a model does with these, or with the queries, fails."""
     bare = without_queries(batch)
 
     def prepared(points: Tensor, values: Tensor, mask: Tensor | None) -> Any:
@@ -240,7 +240,7 @@ def _streamed(batch: Batch, prepare: Prepare, at_once: int | None) -> Any:
 
 
 def decoded_at_once(model: nn.Module, count: int) -> int:
-    """Rows of queries (samples times queries) to decode at once, of so many in all."""
+    """Rows of queries (samples times queries) to decode at once, if there are `count` in all."""
     for module in model.modules():
         if isinstance(module, QuickQueryDecoder) and module.target.triton:
             return rows_by_kernel(count)
@@ -258,7 +258,7 @@ differentiated by its own encoder and once more in training."""
 def regions(model: Operator) -> Iterator[nn.Module]:
     """The parts worth compiling one by one, by layer: a rollout repeats its processor, which is
     compiled once. A model of unknown layers may name them in a method `regions()` of its own; else
-    it is compiled as a whole, unless it answers in one step: capturing that brings as much."""
+    it is compiled as a whole, unless it answers in one step: for that a CUDA graph is as good."""
     found = list(_worth_compiling(model))
     inner: Any = model
     while isinstance(inner, Wrapper):
@@ -284,6 +284,6 @@ def _worth_compiling(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def passes(model: nn.Module) -> Iterator[nn.Module]:
-    """What stands around those parts and is small: into the scales of the data, and out of them.
-    It is worth compiling on a GPU, where launches cost as much as what they do."""
+    """The small modules around those parts, which convert to the scales of the data and back. They
+    are worth compiling on a GPU, where launches cost as much as the work."""
     return (m for m in model.modules() if isinstance(m, Inward | Outward))

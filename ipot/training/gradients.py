@@ -1,12 +1,12 @@
 """Derivatives of fields in space, for a loss that also looks at slopes.
 
 On a grid they are central differences along its axes, at the points that have two neighbours there
-(all of them along a periodic axis), divided by the distance between the two. On scattered points they
-are the slopes of a plane through the nearest neighbours, by least squares in which every neighbour
+(all of them along a periodic axis), divided by the distance between the two. On scattered points
+they are slopes of a plane through the nearest neighbours, by least squares in which every neighbour
 counts as a slope along its own direction. Both are fixed by the mesh and linear in the field, so
 that neighbours and coefficients are found once, before training, and a step only reads them. A
 symmetry that moves a mesh turns its derivatives and leaves their joint norm as it is: the
-coefficients of the mesh as it was given serve the moved one as well.
+coefficients of the original mesh also serve the moved one.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class OnPoints(GradientError):
 def gradient_error(
     data: Dataset, spec: Spec, device: torch.device, scale: Tensor | None = None
 ) -> GradientError:
-    """How gradients on these data are compared, with everything that their meshes fix."""
+    """The comparison of gradients on these data, with all that depends on their meshes."""
     first = data[0]
     if first.queries.ndim == 3:
         raise Unsupported(
@@ -198,10 +198,10 @@ def gradient_error(
 def plane_slopes(
     mesh: Float[Tensor, "M E"], periods: tuple[float | None, ...], k: int
 ) -> tuple[Tensor, Float[Tensor, "M k E"]]:
-    """For each point itself and its k - 1 nearest, and the coefficients of its slopes.
+    """For each point, itself and its k - 1 nearest neighbours, and the coefficients of its slopes.
 
-    Points at the very same place tell nothing, and directions that no neighbour lies in have no
-    slope.
+    Points at the very same place are ignored, and there is no slope in directions without a
+    neighbour.
     """
     places = mesh.double().cpu()
     k = min(k, len(places))
@@ -248,7 +248,7 @@ def _meshes(data: Dataset, spec: Spec) -> list[Tensor]:
 def _wraps(
     spec: Spec, grid: tuple[int, ...] | None
 ) -> tuple[tuple[bool, ...], tuple[float | None, ...]]:
-    """Which axes of a grid of queries close upon themselves, and the periods of coordinates."""
+    """Which axes of a grid of queries are periodic, and the periods of coordinates."""
     periods = spec.query_periods
     if spec.geographic:
         wraps, periods = (False,) * len(periods), (None, None, None, *periods[2:])
@@ -272,7 +272,7 @@ def _gaps(
 
 
 def _difference(field: Tensor, axis: int, wraps: bool) -> Tensor:
-    """What lies behind less what lies before, at all points or at the inner ones."""
+    """The successor's value less the predecessor's, at all points or at the inner ones."""
     if wraps:
         return field.roll(-1, axis) - field.roll(1, axis)
     inner = field.shape[axis] - 2
