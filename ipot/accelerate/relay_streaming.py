@@ -196,7 +196,7 @@ class Cloud:
         return encoder.block(encoder.latents.unsqueeze(0), self.chunks())
 
     def chunks(self) -> Chunks:
-        """Features of all points behind as many blocks as have a state, and of parameters."""
+        """Features of all points after as many blocks as have a state, and of parameters."""
         order = self.mesh.order if self.mesh is not None else torch.arange(0)
         known = self.sample.parameters is not None
         return Chunks(
@@ -207,7 +207,7 @@ class Cloud:
         )
 
     def features(self, wanted: Int[Tensor, " n"]) -> Float[Tensor, "1 n d"]:
-        """X at some points, behind as many blocks as have a state. Points that lie far apart, each
+        """X at some points, after as many blocks as have a state. Points that lie far apart, each
         with surroundings of its own, are taken in parts."""
         encoder, mixes = self.model.encoder, self.model.mixes
         # From the last block to the first: the points that it needs, those it is asked for first.

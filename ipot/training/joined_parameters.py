@@ -172,7 +172,7 @@ class Plan:
                 parts.append(gap)
         if not self.by_kernel:
             return torch.cat(parts)
-        # The steps go along, behind the gradients, which costs no launch: programs of our kernel
+        # The steps go along, after the gradients, which costs no launch: programs of our kernel
         # read them there, while others of them count on where the steps are kept.
         joined = torch.cat([*parts, self.steps[:1]])
         self._seen = joined[-1]

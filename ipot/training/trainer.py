@@ -175,7 +175,7 @@ class Trainer:
                 if self.average:
                     self.average.update()
                 if fresh:
-                    # Compiling and capturing are not training: the clock starts behind them.
+                    # Compiling and capturing are not training: the clock starts after them.
                     synchronize(self.device)
                     self._setup = time.monotonic() - began - state.seconds
                     began, fresh = began + self._setup, False
@@ -185,7 +185,7 @@ class Trainer:
                 if ended:
                     self._end_epoch(journal, watch)
                     state.seconds = self._clock(began)
-                # Behind the end of an epoch, which would otherwise be lost.
+                # After the end of an epoch, which would otherwise be lost.
                 if self._agree(caught.number is not None, ended):
                     self._save()
                     raise Stopped(caught.number or signal.SIGTERM, self.folder)
@@ -197,7 +197,7 @@ class Trainer:
             if state.step == first:  # there was nothing left to do
                 self._validate()
             elif self._validated != state.step:
-                # Time may have run out behind the last line too, which then was not validated.
+                # Time may have run out after the last line, whose epoch was then not validated.
                 self._end_epoch(journal, watch, force=True)
             state.seconds = self._clock(began)
             self._save()
@@ -337,7 +337,7 @@ class Trainer:
         self.step.loss_sum.fill_(total)
         if fault >= 0 or not self.world.first:
             return
-        # All that the checkpoint is behind is on disk before it: a power cut between two of these
+        # All that the checkpoint counts is on disk before it: a power cut between two of these
         # leaves the checkpoint before, from which the same follows again.
         if self._journal is not None:
             self._journal.sync()

@@ -34,7 +34,7 @@ def pieces(batch: Batch, spec: Spec, steps: int, chosen: Int[Tensor, " P"] | Non
     frames = torch.cat([past, batch.truth.to(past.dtype)], 1)
     if chosen is None:
         chosen = torch.arange(times // steps, device=device)
-    # Piece p sees frames p k ... p k + h - 1 and is asked for the k behind them.
+    # Piece p sees frames p k ... p k + h - 1 and is asked for the next k.
     window = steps * chosen[:, None] + torch.arange(history + steps, device=device)
     cut, count = frames[:, window], len(chosen)
     values = cut[:, :, :history].transpose(2, 3).flatten(3).flatten(0, 1)

@@ -47,7 +47,7 @@ class QuickMultiHead(Accelerated, MultiHead):
         seen = [self.to_key_value, *([] if self.norm_context is None else [self.norm_context])]
         self.open_query, self.open_context = are_plain_layers(*own), are_plain_layers(*seen)
         self.open = self.open_query and self.open_context
-        # Values are projected before they are averaged and not behind where that is to fewer
+        # Values are projected before they are averaged and not after where that is to fewer
         # channels than they have.
         self.narrows = (
             self.norm_context is not None
