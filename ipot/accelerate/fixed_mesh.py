@@ -142,7 +142,7 @@ class Known(NamedTuple):
     points: Tensor
     """The tensor itself, which it is known by."""
     operand: Float[Tensor, "1 N F2"]
-    """What the product behind takes, in the precision of that: features, or what `fold` makes of
+    """What the next product takes, in its precision: features, or what `fold` makes of
     them."""
     features: Float[Tensor, "1 N F"] | None = None
     """The features in full, where they are asked for."""

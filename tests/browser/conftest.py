@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serve.small import PROBLEMS, untrained
+from serve.small import PROBLEMS, samples, untrained
 from visit import Visit
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none")
 ROOT = Path(__file__).parents[2]
+SAMPLED = ("airfoil", "elasticity", "plasticity")
+"""Problems whose small models come with samples."""
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +48,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
     for name in PROBLEMS:
         untrained(name).save(folder / name)
+    for name in SAMPLED:
+        np.savez(folder / name / "samples.npz", **samples(name))
     return {name: folder / name for name in PROBLEMS}
 
 
