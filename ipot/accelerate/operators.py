@@ -24,7 +24,9 @@ from ipot.models.base import (
     SeenPoints,
     without_queries,
 )
+from ipot.models.flare import Block as FlareBlock
 from ipot.models.lattice import Lattice
+from ipot.models.lrsa import Mixing
 from ipot.models.relay import Relay
 from ipot.models.transolver import Block as SliceBlock
 from ipot.nn.latent import PointTokens, Processor, QueryDecoder
@@ -248,7 +250,10 @@ def decoded_at_once(model: nn.Module, count: int) -> int:
     return DECODED_AT_ONCE.get(device, DECODED_AT_ONCE["cuda"])
 
 
-WORTH_COMPILING = (PointTokens, QueryDecoder, RelayBlock, LocalDecoder, LatticeBlock, SliceBlock)
+WORTH_COMPILING = (
+    *(PointTokens, QueryDecoder, RelayBlock, LocalDecoder, LatticeBlock, SliceBlock, FlareBlock),
+    Mixing,
+)
 """Layers that are compiled one by one: they are many small passes over rows."""
 LEFT_EAGER = (LinearAttention, FourierNet)
 """Layers whose models are not compiled: it takes a minute for the first, and the second is

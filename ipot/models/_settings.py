@@ -64,8 +64,8 @@ class Settings:
     encoder_feed_forward: int = 2
     """Multiplier of the feed-forward in the encoder; 0 leaves it out."""
     raw_keys: bool = False
-    """Keys and values of the processor come from the latent state as it is, and not from its norm.
-    No kernel of ours does that: it is slower."""
+    """Keys and values of the processor come from the latent state as it is, and not from its norm,
+    as in the authors' code."""
     tied: bool = False
     """One block applied `blocks` times, instead of as many different ones."""
     lifted: bool = True

@@ -16,7 +16,6 @@ further values at every point, and the latent queries start as a normal of devia
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -143,10 +142,6 @@ class FLARE(OneStep):
         for block in self.blocks:
             x = block(x, batch.point_mask)
         return self.out(self.norm(x))
-
-    def regions(self) -> Iterator[nn.Module]:
-        """The blocks: many thin layers at every point, which a compiler fuses."""
-        yield from self.blocks
 
 
 MODEL = FLARE
