@@ -24,6 +24,7 @@ from ipot.models.base import (
     SeenPoints,
     without_queries,
 )
+from ipot.models.dino import FourierNet
 from ipot.models.flare import Block as FlareBlock
 from ipot.models.lattice import Lattice
 from ipot.models.lrsa import Mixing
@@ -32,7 +33,6 @@ from ipot.models.transolver import Block as SliceBlock
 from ipot.nn.latent import PointTokens, Processor, QueryDecoder
 from ipot.nn.lattice import LatticeBlock
 from ipot.nn.linear_attention import LinearAttention
-from ipot.nn.modulated import FourierNet
 from ipot.nn.places import Sums, ToPlaces
 from ipot.nn.relay import LocalDecoder, RelayBlock
 from ipot.samples import Batch

@@ -77,8 +77,8 @@ class Experiment:
         return replace(self.problem.spec, change=self.training.change)
 
     def small(self, *, minutes: float | None = None) -> Experiment:
-        """The same in sizes for a first look, as `--small` takes them, trained for so many minutes
-        where these are said."""
+        """This experiment at sizes for a first look, as with `--small`, trained for some minutes if
+        these are given."""
         found = small(self)
         training = found.training if minutes is None else replace(found.training, minutes=minutes)
         return replace(found, training=training)
@@ -285,7 +285,7 @@ def experiment(problem: str, model: str | None = None, preset: str = "default") 
 
 
 def small(settings: Experiment) -> Experiment:
-    """The same at sizes for a first look: a small problem, few samples, a small model."""
+    """An experiment at sizes for a first look: a small problem, few samples, a small model."""
     return replace(
         settings,
         problem=settings.problem.small(),
