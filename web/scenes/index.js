@@ -1,9 +1,10 @@
 // All scenes. A new one is a file beside this one and a line here.
 
+import airfoil from "./airfoil.js";
 import darcy from "./darcy.js";
 import elasticity from "./elasticity.js";
 
-const scenes = [darcy, elasticity];
+const scenes = [airfoil, darcy, elasticity];
 
 /** The scene for a model; null where there is none. */
 export function sceneFor(model) {
