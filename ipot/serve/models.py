@@ -64,6 +64,8 @@ class Served:
             return load(self.folder, **self.how)
         except Exception as error:
             said = as_refused(error, (self.folder, self.folder.parent))
+            if said.status == 503:  # of memory, which may suffice later
+                raise said from error
             sentence = UNEXPECTED if not isinstance(error, IpotError) else str(said)
             self.why = Refused(500, f"the model {self.name} cannot be loaded: {sentence}")
             self.state = "failed"
@@ -112,7 +114,10 @@ def served(words: Sequence[str], **how: Any) -> list[Served]:
     shipped = shipped_models()
     if not words:
         if not shipped:
-            raise RunError("this copy of ipot holds no trained models: ipot serve FOLDER")
+            raise RunError(
+                "this copy of ipot holds no trained models. Give the folder of a model of yours: "
+                "ipot fit cases.npz --inputs a --targets u --out model, and then ipot serve model"
+            )
         return [Served(**model, how=how) for model in shipped.values()]
     found: dict[str, Served] = {}
     for word in words:
