@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from inspect import cleandoc
+from pathlib import Path
 
 import tyro
 
@@ -16,6 +17,9 @@ from ipot.errors import DataError, RunError, shown
 def main(arguments: list[str]) -> None:
     """Run the command."""
     flags = _parse(arguments)
+    if flags.export is not None:
+        _export(flags, flags.export)
+        return
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
@@ -42,6 +46,19 @@ def main(arguments: list[str]) -> None:
     app = application(Models(models), limits, names=flags.host_name, tell=_tell)
     listening.listen(app, listener, limits)
     _say("ended", flags)
+
+
+def _export(flags: Serve, folder: Path) -> None:
+    """Write the page into a folder; nothing is served."""
+    from ipot.report.tables import bytes_
+    from ipot.serve.models import served
+    from ipot.serve.static import export_page
+
+    models = served(flags.models, device="cpu", trusted=flags.trust, edited=flags.edited)
+    found = export_page(
+        models, folder, overwrite=flags.overwrite, say=lambda text: _say(text, flags)
+    )
+    _say(f"{found['path']}: {bytes_(found['bytes'])}; open index.html in a browser", flags)
 
 
 def _parse(arguments: list[str]) -> Serve:

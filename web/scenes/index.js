@@ -3,8 +3,9 @@
 import airfoil from "./airfoil.js";
 import darcy from "./darcy.js";
 import elasticity from "./elasticity.js";
+import plasticity from "./plasticity.js";
 
-const scenes = [airfoil, darcy, elasticity];
+const scenes = [airfoil, darcy, elasticity, plasticity];
 
 /** The scene for a model; null where there is none. */
 export function sceneFor(model) {
