@@ -18,7 +18,7 @@ from typing import Any
 
 from ipot.serve.refused import Refused, busy
 
-USUAL = 0.9
+USUAL = 0.8
 """How much of the usual time for an answer is of those before the last."""
 
 
@@ -94,8 +94,10 @@ class Worker:
 
         job = Job(function, done)
         with self.changed:
-            if self._ends or len(self.jobs) >= self.most:
-                wait = self.usual * (1 + len(self.jobs))
+            wait = self.usual * (1 + len(self.jobs))
+            # One that would be given up in the end is refused now. Where nobody waits, it is tried.
+            hopeless = len(self.jobs) > 0 and wait + self.usual > seconds
+            if self._ends or hopeless or len(self.jobs) >= self.most:
                 raise busy(f"{len(self.jobs)} questions wait already", wait)
             self.jobs.append(job)
             self.changed.notify()
