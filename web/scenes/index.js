@@ -1,9 +1,13 @@
 // All scenes. A new one is a file beside this one and a line here.
 
+import burgers from "./burgers.js";
 import darcy from "./darcy.js";
 import elasticity from "./elasticity.js";
+import navierStokes from "./navier_stokes.js";
+import shallowWater from "./shallow_water.js";
+import sst from "./sst.js";
 
-const scenes = [darcy, elasticity];
+const scenes = [burgers, darcy, elasticity, navierStokes, shallowWater, sst];
 
 /** The scene for a model; null where there is none. */
 export function sceneFor(model) {
