@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 from ipot.errors import DataError
@@ -11,6 +14,24 @@ SMALL = 2**26
 """Bytes below which nothing is compared: so little can hurt nobody."""
 SQUEEZED = 1100
 """How many bytes one byte of a compressed file can stand for; deflate cannot reach more."""
+
+_allowed: ContextVar[int | None] = ContextVar("allowed", default=None)
+
+
+@contextlib.contextmanager
+def at_most(size: int) -> Iterator[None]:
+    """Inside, no more than so many bytes count as free, whatever the machine has: what somebody
+    sends to a server may not take all of it."""
+    token = _allowed.set(size)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def allowed() -> int | None:
+    """What `at_most` says; None outside of it."""
+    return _allowed.get()
 
 
 def refuse_too_large(what: str, size: int, free: int | None) -> None:
@@ -44,6 +65,12 @@ def in_words(size: int) -> str:
 
 def free_memory() -> int | None:
     """Bytes that can still be had; None where nothing tells."""
+    found = [size for size in (machine_memory(), allowed()) if size is not None]
+    return min(found, default=None)
+
+
+def machine_memory() -> int | None:
+    """Bytes that the machine or its container can still give; None where nothing tells."""
     found = []
     try:
         text = Path("/proc/meminfo").read_text()

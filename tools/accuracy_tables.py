@@ -1,15 +1,17 @@
-"""Write the tables of docs/accuracy.md from the ledger, or check that page and ledger agree.
+"""Write the tables and figures of docs/accuracy.md from the ledger, or check that they agree.
 
     python tools/accuracy_tables.py             # write them
     python tools/accuracy_tables.py --check     # fail where the page has others
 
 A table is of one problem with one set of its settings, data and training time; a row is a system
-with its settings. Several seeds of the same settings are one row, with their mean and spread.
+with its settings. Several seeds of the same settings are one row, with their mean and spread. A
+figure has the validation errors of all runs of a problem against the time of their training.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import statistics
 import sys
@@ -27,6 +29,10 @@ LEDGER, PAGE = ROOT / "results" / "runs.json", ROOT / "docs" / "accuracy.md"
 BEGIN = "<!-- tables: written by tools/accuracy_tables.py, not by hand -->"
 END = "<!-- end of tables -->"
 COLUMNS = ("system", "settings", "test error", "seeds", "epochs", "minutes", "GiB", "commit")
+FIGURES = "images/accuracy"
+"""Where the page's figures lie, as the page names them."""
+MARK = "Description"
+"""The entry of a picture's metadata that says which numbers it shows: pixels depend on fonts."""
 NO_MATTER = ("seed", "minutes", "validate_every", "save_seconds", "workers", "step")
 """Settings of training that make no other row."""
 Record = dict[str, Any]
@@ -38,7 +44,60 @@ def tables(records: list[Record]) -> str:
     for record in records:
         groups[_title(record)].append(record)
     parts = [_table(title, groups[title]) for title in sorted(groups)]
+    pictures = [
+        f"![{problem}: validation error against time, all runs]({FIGURES}/{problem}.png)"
+        for problem in curves(records)
+    ]
+    if pictures:
+        about = "The runs above while they were trained; every mark is a validation."
+        parts += ["## Errors against time", about, *pictures]
     return "\n\n".join(parts) or "The ledger is empty: nothing was run yet."
+
+
+def curves(records: list[Record]) -> dict[str, dict[str, list[list[float]]]]:
+    """The curves of every problem by what they are called: minutes and validation errors."""
+    found: dict[str, dict[str, list[list[float]]]] = defaultdict(dict)
+    for record in records:
+        if not record.get("curve"):
+            continue
+        settings = _settings(record)
+        words = [record["model"]["name"], "" if settings == "-" else settings, record["machine"]]
+        words += [f"seed {record['seed']}"] if record["seed"] else []
+        name = ", ".join(word for word in words if word)
+        problem = record["problem"]["name"]
+        while name in found[problem]:
+            name += "\u2032"
+        found[problem][name] = [[seconds / 60, error] for seconds, error in record["curve"]]
+    return {problem: found[problem] for problem in sorted(found)}
+
+
+def digest(lines: dict[str, list[list[float]]]) -> str:
+    """A mark of the numbers in a figure."""
+    return hashlib.sha256(json.dumps(lines, sort_keys=True).encode()).hexdigest()
+
+
+def draw(lines: dict[str, list[list[float]]], path: Path) -> None:
+    """A figure of a problem's curves."""
+    from ipot.report.curves import draw_curve
+    from ipot.report.style import Sheet, look
+
+    series = {name: tuple(zip(*rows, strict=True)) for name, rows in lines.items()}
+    names = {"xlabel": "minutes of training", "ylabel": "validation error (relative L2)"}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with look():
+        sheet = Sheet(7.0, 3.2)
+        draw_curve(sheet.axes(0.65, 0.1, 6.25, 2.65), series, **names)
+        sheet.figure.savefig(path, dpi=150, metadata={MARK: digest(lines)})
+
+
+def drawn(path: Path) -> str | None:
+    """The mark of the numbers in a figure that was drawn before."""
+    from PIL import Image
+
+    if not path.is_file():
+        return None
+    with Image.open(path) as picture:
+        return picture.info.get(MARK)
 
 
 def _title(record: Record) -> str:
@@ -146,12 +205,23 @@ def main() -> int:
     parser.add_argument("--ledger", type=Path, default=LEDGER)
     parser.add_argument("--page", type=Path, default=PAGE)
     flags = parser.parse_args()
+    records = ledger.read(flags.ledger)
     page = flags.page.read_text(encoding="utf-8")
-    new = written(page, ledger.read(flags.ledger))
+    new = written(page, records)
+    stale = {
+        path: lines
+        for problem, lines in curves(records).items()
+        for path in [flags.page.parent / FIGURES / f"{problem}.png"]
+        if drawn(path) != digest(lines)
+    }
     if not flags.check:
         flags.page.write_text(new, encoding="utf-8")
-    elif new != page:
-        print(f"{flags.page} and {flags.ledger} disagree: run python tools/accuracy_tables.py")
+        for path, lines in stale.items():
+            draw(lines, path)
+    elif new != page or stale:
+        names = [str(flags.page)] * (new != page) + [str(path) for path in stale]
+        print(f"not as {flags.ledger} has it: {', '.join(names)}")
+        print("run python tools/accuracy_tables.py")
         return 1
     return 0
 

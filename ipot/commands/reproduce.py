@@ -189,9 +189,16 @@ def _list(results: list[Result], flags: Reproduce, way: Way) -> None:
         emit(ours.as_json(results, way))
         return
     gpu = choose(flags.device).type == "cuda"
-    columns = ["command", "ours", "paper", "state", "cost"]
-    whole = ours.details(results, gpu=gpu)
+    columns = ["cell", "ours", "paper", "state", "cost"]
     chosen = [ours.COLUMNS.index(name) for name in columns]
-    rows = [[row[i].strip("`") for i in chosen] for row in whole]
-    caption = f"{ours.STAND_IN} made-up weather in place of ERA5; ? a printed number in doubt"
-    show(tables.table("the paper", columns, rows, caption=caption))
+    rows = [[row[i] for i in chosen] for row in ours.details(results, gpu=gpu)]
+    reasons = {}
+    for row in rows:  # sentences would make the table wrap
+        row[3], _, reason = row[3].partition(": ")
+        if reason:
+            reasons[row[0]] = reason
+    show(tables.table("the paper", columns, rows))
+    for name, reason in reasons.items():
+        say(f"{name}: {reason}")
+    say(f"{ours.STAND_IN}: made-up weather in place of ERA5; ?: a printed number in doubt")
+    say("Each cell, row or table is run by its name: ipot reproduce " + results[0].cell.name)

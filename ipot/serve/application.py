@@ -80,12 +80,16 @@ def application(
         try:
             yield
         finally:
+            await server.solving.end()
             server.stop()
 
     found = [
         Route(path, _answering(server, path, handler), methods=[method])
         for path, method, handler in ROUTES
     ]
+    # One route for each file, and none for any path: what is asked in the wrong way is told so.
+    file = _answering(server, PAGE, routes.page)
+    found += [Route(f"/{name}", file, methods=["GET"]) for name in server.page]
     app = Starlette(
         routes=found,
         lifespan=lifespan,
@@ -106,8 +110,9 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("/healthz", "GET", routes.health),
     ("/metrics", "GET", routes.metrics),
     ("/openapi.json", "GET", routes.openapi),
-    ("/{file:path}", "GET", routes.page),
 )
+PAGE = "/page"
+"""What all files of the page are counted as."""
 
 
 def _answering(server: Server, path: str, handler: Handler) -> Callable[[Request], Any]:

@@ -160,31 +160,27 @@ def extras_of(served: Served) -> dict[str, Any] | None:
 
 def warm(served: Served) -> None:
     """Load a model and ask it once, so that nobody waits for its kernels to be compiled."""
-    import contextlib
-
     import torch
 
-    from ipot.errors import IpotError
     from ipot.samples import Sample
 
-    with contextlib.suppress(IpotError, RuntimeError, ValueError):
-        model = served.model()
-        spec = model.spec
-        points, shape = _places(model)
-        means = [(low + high) / 2 for low, high in ranges_of(model)["values"]]
-        values = torch.tensor(means).float().expand(len(points), -1).contiguous()
-        numbers = [(low + high) / 2 for low, high in ranges_of(model)["parameters"]]
-        queries = points if spec.query_dimension == spec.dimension else _middle(spec)
-        sample = Sample(
-            points=points,
-            values=values,
-            queries=queries,
-            times=(spec.dt,),
-            parameters=torch.tensor(numbers) if numbers else None,
-            grid=shape,
-            query_grid=shape if queries is points else None,
-        )
-        model.answers([sample])
+    model = served.model()
+    spec = model.spec
+    points, shape = _places(model)
+    means = [(low + high) / 2 for low, high in ranges_of(model)["values"]]
+    values = torch.tensor(means).float().expand(len(points), -1).contiguous()
+    numbers = [(low + high) / 2 for low, high in ranges_of(model)["parameters"]]
+    queries = points if spec.query_dimension == spec.dimension else _middle(spec)
+    sample = Sample(
+        points=points,
+        values=values,
+        queries=queries,
+        times=(spec.dt,),
+        parameters=torch.tensor(numbers) if numbers else None,
+        grid=shape,
+        query_grid=shape if queries is points else None,
+    )
+    model.answers([sample])
 
 
 def _places(model: Surrogate) -> Any:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ipot.serve.limits import Room
-from ipot.serve.refused import UNEXPECTED, Refused
+from ipot.serve.refused import UNEXPECTED, Refused, busy
 
 if TYPE_CHECKING:
     from ipot.serve.application import Server
@@ -50,11 +50,17 @@ HEADERS = (
 )
 
 
+PIECE = 1 << 18
+"""Bytes of an answer that are sent at a time."""
+
+
 class Gate:
     """Around the whole application: refuses strangers, adds headers, counts."""
 
     def __init__(self, inner: Any, server: Server, names: Iterable[str] = ()) -> None:
         self.inner, self.server = inner, server
+        self.inside = 0
+        """Requests that are being answered."""
         self.names = {name.lower().rstrip(".") for name in names}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -71,9 +77,18 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message = message | {"headers": [*message.get("headers", ()), *HEADERS]}
+            body, start = message.get("body", b""), 0
+            # Piece by piece, so that it counts as held until the client has taken it.
+            while len(body) - start > PIECE:
+                piece = body[start : start + PIECE]
+                await send({"type": message["type"], "body": piece, "more_body": True})
+                start += PIECE
+            if start:
+                message = message | {"body": body[start:]}
             await send(message)
 
         try:
+            self.inside += 1
             refused = self.refused(scope)
             if refused is None:
                 await self.inner(scope, receive, tell)
@@ -84,6 +99,7 @@ class Gate:
             if not status:
                 await send_refused(Refused(500, UNEXPECTED, close=True), tell)
         finally:
+            self.inside -= 1
             held.release()
             # A path that leads nowhere is any text at all.
             route = scope.get("route_path", "other")
@@ -92,6 +108,8 @@ class Gate:
 
     def refused(self, scope: Any) -> Refused | None:
         """Why a request is refused before it is looked at; None where it is not."""
+        if self.inside > self.server.limits.connections:
+            return busy(f"{self.inside - 1} requests are being answered", 5)
         found: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
             if name in (b"host", b"origin", b"sec-fetch-site") and name in found:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ipot.memory import free_memory, in_words
+from ipot.memory import in_words, machine_memory
 from ipot.serve.refused import busy, too_large
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Limits:
     rows: int = 1 << 20
     """Queries, times samples, times steps; and points times samples."""
     numbers: int = 1 << 20
-    """Numbers of an answer in JSON; npz has no such limit."""
+    """Numbers of a question or an answer in JSON; npz has no such limit."""
     samples: int = 256
     steps: int = 1000
     waiting: int = 32
@@ -45,8 +45,14 @@ class Limits:
     head_seconds: float = 10.0
     """For a request to begin and its head to arrive."""
     connections: int = 256
+    """Requests at once, whatever they ask; twice as many connections may be open."""
     held: int = 512 * MIB
     """Bytes of bodies and answers that are held at a time, of all requests."""
+
+    @property
+    def unpacked(self) -> int:
+        """Bytes that a body may unpack to."""
+        return 4 * self.body
 
     def as_dict(self) -> dict[str, Any]:
         """What a client is told."""
@@ -56,7 +62,8 @@ class Limits:
     def refuse_steps(self, steps: int) -> None:
         """Refuse more steps than are taken."""
         if steps > self.steps:
-            raise too_large(f"{steps} steps are asked for, and this server takes {self.steps}")
+            asked = _counted(steps)
+            raise too_large(f"{asked} steps are asked for, and this server takes {self.steps}")
 
     def refuse_samples(self, samples: Sequence[Sample], spec: Spec) -> None:
         """Refuse a question that is too large, before any memory is taken for its answer."""
@@ -68,27 +75,34 @@ class Limits:
         points = sum(len(s.points) for s in samples)
         queries = sum(s.queries.shape[-2] for s in samples)
         steps = len(samples[0].times)
-        self.refuse_steps(round(samples[0].times[-1] / spec.dt))
-        self.refuse_rows("points", points)
+        taken = round(samples[0].times[-1] / spec.dt)
+        self.refuse_steps(taken)
+        # A model may go over all points in each step that it takes, asked for or not.
+        self.refuse_rows("points", points, taken)
         self.refuse_rows("queries", queries, steps)
         self.refuse_memory(points, queries, steps, spec)
 
     def refuse_rows(self, what: str, count: int, steps: int = 1) -> None:
         """Refuse too many points or queries."""
         if count * steps > self.rows:
-            times = f" at {steps} times" if steps > 1 else ""
+            times = f" in {steps} steps" if steps > 1 else ""
             raise too_large(
-                f"{count} {what}{times} are asked for, and this server takes {self.rows} at once "
-                "(samples and times multiplied in): ask for fewer, or in several requests"
+                f"{_counted(count)} {what}{times} are asked for, and this server takes {self.rows} "
+                "at once (samples and steps multiplied in): ask for fewer, or in several requests"
             )
 
     def refuse_memory(self, points: int, queries: int, steps: int, spec: Spec) -> None:
         """Refuse what does not fit into the memory that is free now."""
         numbers = points * (spec.dimension + spec.channels)
         numbers += queries * (spec.query_dimension + steps * len(spec.outputs))
-        needed, free = BASIS + 4 * WORKING * numbers, free_memory()
+        needed, free = BASIS + 4 * WORKING * numbers, machine_memory()
         if free is not None and needed > free:
             raise busy(f"this question takes {in_words(needed)} and {in_words(free)} are free", 10)
+
+
+def _counted(count: int) -> str:
+    """A number for a reader; one of thousands of digits cannot even be written."""
+    return str(count) if abs(count) < 10**15 else "far too many"
 
 
 TOLD = ("body", "rows", "numbers", "samples", "steps", "waiting", "seconds", "solve_seconds")

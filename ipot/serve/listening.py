@@ -7,13 +7,17 @@ import errno
 import ipaddress
 import logging
 import socket
+import warnings
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ipot.errors import RunError
+from ipot.serve.gate import HEADERS, error_body, error_headers
 from ipot.serve.limits import Limits
+from ipot.serve.refused import Refused
 
 KEEP_ALIVE = 15
 """Seconds that a connection stays open without a request."""
@@ -29,12 +33,17 @@ class Patience(H11Protocol):
 
     head_seconds: float
     whole_seconds: float
+    most: int
+    """Connections that may be open."""
     _clock: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """A client is there, and is given time for its first request."""
         super().connection_made(transport)
-        self._give(self.head_seconds)
+        if len(self.connections) > self.most:
+            transport.abort()
+        else:
+            self._give(self.head_seconds)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came: of a head, which has a time of its own that bytes do not lengthen, or of a
@@ -53,6 +62,20 @@ class Patience(H11Protocol):
         super().on_response_complete()
         if self.transport.get_write_buffer_size() or self.conn_is_busy():
             self._give(self.whole_seconds)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is not HTTP is answered as any other error."""
+        if self.conn.our_state is not h11.IDLE:  # in the middle of an answer
+            self.transport.close()
+            return
+        refused = Refused(400, "this is not a request of HTTP that can be read", close=True)
+        body = error_body(refused)
+        named = [(n.encode(), v.encode()) for n, v in error_headers(refused).items()]
+        headers = [*named, *HEADERS, (b"content-length", str(len(body)).encode())]
+        start = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
+        for event in (start, h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event))
+        self.transport.close()
 
     def conn_is_busy(self) -> bool:
         """Whether the next request is here already, or the last one is still being sent."""
@@ -82,7 +105,7 @@ def patient(limits: Limits) -> type[Patience]:
     """The protocol with the times of some limits."""
     longest = max(limits.seconds, limits.solve_seconds) + 2 * limits.body_seconds
     times = {"head_seconds": limits.head_seconds, "whole_seconds": longest}
-    return type("Patience", (Patience,), times)
+    return type("Patience", (Patience,), times | {"most": 2 * limits.connections})
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -134,10 +157,28 @@ def address_of(listener: socket.socket) -> str:
 
 def listen(app: Any, listener: socket.socket, limits: Limits) -> None:
     """Answer until Ctrl-C or SIGTERM."""
+    be_silent()
+    try:
+        server_of(app, limits).run(sockets=[listener])
+    except KeyboardInterrupt:  # uvicorn has ended cleanly, and passes the signal on
+        pass
+    finally:
+        listener.close()
+
+
+def be_silent() -> None:
+    """Nothing is logged from here on: what libraries say may quote a request, and a terminal is no
+    place for it."""
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "ipot"):
-        # What they say may quote a request, and a terminal is no place for it.
         logging.getLogger(name).handlers = [logging.NullHandler()]
         logging.getLogger(name).propagate = False
+    # With no handler at all, Python would print what is worse than a remark.
+    logging.getLogger().addHandler(logging.NullHandler())
+    warnings.simplefilter("ignore")
+
+
+def server_of(app: Any, limits: Limits) -> uvicorn.Server:
+    """What answers on a socket."""
     config = uvicorn.Config(
         app,
         http=patient(limits),
@@ -149,12 +190,6 @@ def listen(app: Any, listener: socket.socket, limits: Limits) -> None:
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=GRACE,
-        limit_concurrency=limits.connections,
         h11_max_incomplete_event_size=HEAD,
     )
-    try:
-        uvicorn.Server(config).run(sockets=[listener])
-    except KeyboardInterrupt:  # uvicorn has ended cleanly, and passes the signal on
-        pass
-    finally:
-        listener.close()
+    return uvicorn.Server(config)

@@ -64,6 +64,8 @@ class Served:
             return load(self.folder, **self.how)
         except Exception as error:
             said = as_refused(error, (self.folder, self.folder.parent))
+            if said.status == 503:  # of memory, which may suffice later
+                raise said from error
             sentence = UNEXPECTED if not isinstance(error, IpotError) else str(said)
             self.why = Refused(500, f"the model {self.name} cannot be loaded: {sentence}")
             self.state = "failed"

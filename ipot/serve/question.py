@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ipot.errors import DataError, shown
+from ipot.memory import in_words
 from ipot.serve.limits import Limits
 from ipot.serve.refused import Refused, too_large, wrong
 
@@ -27,6 +28,8 @@ LINES = "application/x-ndjson"
 ARRAYS = ("points", "values", "queries", "parameters")
 NUMBERS = ("steps", "times", "interval")
 NAMES = (*ARRAYS, *NUMBERS)
+SPARE = 1000
+"""Commas and brackets of a question that has few numbers."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def kind_of_answer(header: str | None, *others: str) -> str:
 
 def read_question(body: bytes, kind: str, limits: Limits) -> Question:
     """The question in a body."""
-    found = _from_json(body) if kind == JSON else _from_npz(body, limits)
+    found = _from_json(body, limits) if kind == JSON else _from_npz(body, limits)
     if unknown := sorted(set(found) - set(NAMES)):
         raise wrong(f"unknown {shown(unknown[0])}; known are {', '.join(NAMES)}")
     given = {name: value for name, value in found.items() if value is not None}
@@ -73,7 +76,13 @@ def read_question(body: bytes, kind: str, limits: Limits) -> Question:
     return question
 
 
-def _from_json(body: bytes) -> dict[str, Any]:
+def _from_json(body: bytes, limits: Limits) -> dict[str, Any]:
+    # Each number has a comma, and each list of one number a bracket: a few bytes here become lists
+    # that take twenty times as many, so that they are counted before they are made.
+    if body.count(b",") + body.count(b"[") > 2 * limits.numbers + SPARE:
+        raise too_large(
+            f"the body holds more than {limits.numbers} numbers in JSON: send them as {NPZ}"
+        )
     try:
         found = json.loads(
             body.decode("utf-8-sig"), parse_constant=_no_number, object_pairs_hook=_once
@@ -116,12 +125,11 @@ def _from_npz(body: bytes, limits: Limits) -> dict[str, Any]:
         file = Path(folder) / "body.npz"
         file.write_bytes(body)
         try:
-            sizes = {name: math.prod(shape) for name, (shape, _) in headers(file).items()}
-            # Four numbers a row and more would not be refused by their number later.
-            if sum(sizes.values()) > 64 * limits.rows:
+            size = sum(math.prod(shape) * of.itemsize for shape, of in headers(file).values())
+            if size > limits.unpacked:
                 raise too_large(
-                    f"the body holds {sum(sizes.values())} numbers, and this server takes "
-                    f"{limits.rows} rows at once"
+                    f"the body unpacks to {in_words(size)}, and this server takes "
+                    f"{in_words(limits.unpacked)}"
                 )
             return dict(read_arrays(file))
         except DataError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ipot.errors import IpotError, OutOfMemory, UnknownName
+from ipot.errors import IpotError, OutOfMemory
 
 UNEXPECTED = "the server failed at this request; what it was is not told, and nothing was kept"
 
@@ -47,8 +47,6 @@ def as_refused(error: Exception, private: Sequence[Path] = ()) -> Refused:
         return error
     if isinstance(error, OutOfMemory | MemoryError):
         return busy("the memory does not suffice for this question now", 10)
-    if isinstance(error, UnknownName):
-        return Refused(404, without_places(str(error), private))
     if isinstance(error, IpotError):
         return Refused(422, without_places(str(error), private))
     return Refused(500, UNEXPECTED)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
@@ -36,8 +35,9 @@ if TYPE_CHECKING:
     from ipot.serve.application import Server
 
 DRAINED = 1 << 30
-"""A body that is too large, and says so, is read to its end up to here, so that the client hears
-why; one that does not say how large it is is cut off."""
+"""A body that is too large is taken to its end and thrown away up to here, so that the client hears
+why: most clients listen only after they have sent all. Of one that does not say how large it is, so
+much as comes within some seconds (`listening.Patience`)."""
 FRESH = {"cache-control": "no-store"}
 
 
@@ -97,7 +97,9 @@ async def solve(server: Server, request: Request) -> Response:
     kind = kind_of_body(request.headers.get("content-type"))
     wanted = kind_of_answer(request.headers.get("accept"), LINES)
     body = await read_body(server, request)
-    question = await run_in_threadpool(read_question, body, kind, server.limits)
+    # Where questions are read one after another, since a body may unpack to much.
+    question = await _worked(server, request, partial(read_question, body, kind, server.limits))
+    del body
     solving = partial(server.solving.solve, served, question, gone=_gone(request))
     if wanted == LINES:
         return await _in_lines(server, solving)
@@ -192,9 +194,7 @@ async def openapi(server: Server, request: Request) -> Response:
 
 async def page(server: Server, request: Request) -> Response:
     """A file of the page."""
-    file = server.page.get(request.path_params["file"])
-    if file is None:
-        raise Refused(404, "there is nothing of that name")
+    file = server.page[request.scope["path"].removeprefix("/")]
     headers = {"etag": file.mark, "cache-control": "no-cache", "content-type": file.kind}
     if request.headers.get("if-none-match") == file.mark:
         return Response(status_code=304, headers=headers)
@@ -217,7 +217,7 @@ async def read_body(server: Server, request: Request) -> bytes:
             async for part in request.stream():
                 size += len(part)
                 if size > limits.body:
-                    raise Refused(413, f"the body has more than {limits.body} bytes", close=True)
+                    raise Refused(413, f"the body has more than {limits.body} bytes")
                 held.take(len(part))
                 parts.append(part)
     except TimeoutError as error:
@@ -262,7 +262,9 @@ def _sent(
     request: Request, body: bytes, kind: str, headers: dict[str, str] | None = None
 ) -> Response:
     """An answer whose memory is counted until it is sent."""
-    if len(body) > request.scope["held"].room.most:
+    held = request.scope["held"]
+    if len(body) > held.room.most:
         raise too_large("the answer is too large to be sent")
-    request.scope["held"].take(len(body))
+    held.release()  # what was asked is no longer needed
+    held.take(len(body))
     return Response(body, media_type=kind, headers=FRESH | (headers or {}))

@@ -126,6 +126,13 @@ class Solving:
             if progress is not None:
                 progress(tells[PART])
 
+    async def end(self) -> None:
+        """End the process, and wait until it has."""
+        process = self._process
+        self.stop()
+        if process is not None:
+            await process.wait()
+
     def stop(self) -> None:
         """End the process, whatever it is at."""
         process, self._process = self._process, None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ipot.errors import shown
+from ipot.memory import at_most
 from ipot.serve.limits import Limits
 from ipot.serve.refused import as_refused, too_large, wrong
 
@@ -116,7 +117,8 @@ def answer_upload(model: Surrogate, upload: Upload, limits: Limits) -> bytes:
         source.write_bytes(upload.body)
         asked = {"interval": upload.interval, "steps": upload.steps, "grid": upload.grid}
         try:
-            answer_files(within(model, limits), source, output, **asked)
+            with at_most(limits.unpacked):
+                answer_files(within(model, limits), source, output, **asked)
         except Exception as error:
             refused = as_refused(error, (output.parent, folder, Path(tempfile.gettempdir())))
             raise refused from None

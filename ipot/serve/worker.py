@@ -141,7 +141,8 @@ class Worker:
                 self._answer(job)
                 del job  # with all that it holds, which may be much
             elif chore is not None:
-                chore()
+                with contextlib.suppress(Exception):  # nobody waits for it, and others come next
+                    chore()
                 del chore
             self.running = False
 

@@ -17,25 +17,36 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serve.small import PROBLEMS, untrained
+from serve.small import PROBLEMS, samples, untrained
 from visit import Visit
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none")
 ROOT = Path(__file__).parents[2]
+SAMPLED = ("airfoil", "elasticity", "plasticity")
+"""Problems whose small models come with samples."""
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Chromium without a window, one for all tests."""
+def chromium() -> str:
+    """Where Chromium is; skips what needs it where it or playwright is missing."""
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         pytest.skip("no Chromium on this machine: apt-get install chromium")
-    api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: pip install 'ipot[browser]'"
+    pytest.importorskip(
+        "playwright", reason="playwright is not installed: pip install 'ipot[browser]'"
     )
-    with api.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=program, args=list(FLAGS))
+    return program
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Any]:
+    """Chromium without a window, one for each file of tests: while playwright runs, nothing else in
+    this process may run an event loop, and tests of the server do."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as running:
+        started = running.chromium.launch(executable_path=chromium, args=list(FLAGS))
         yield started
         started.close()
 
@@ -46,6 +57,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
     for name in PROBLEMS:
         untrained(name).save(folder / name)
+    for name in SAMPLED:
+        np.savez(folder / name / "samples.npz", **samples(name))
     return {name: folder / name for name in PROBLEMS}
 
 
@@ -99,7 +112,7 @@ def _address(process: subprocess.Popen[str], log: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def server(serve: Callable[..., Running], models: dict[str, Path], browser: Any) -> Running:
+def server(serve: Callable[..., Running], models: dict[str, Path], chromium: str) -> Running:
     """`ipot serve` with all small models. It needs no browser, and is not started without one."""
     return serve(*models.values())
 

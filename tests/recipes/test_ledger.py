@@ -137,3 +137,20 @@ def test_seeds_are_one_row_with_their_spread(kept):
 def test_the_page_agrees_with_the_ledger():
     page, runs = TOOL["PAGE"].read_text(), ledger.read(TOOL["LEDGER"])
     assert TOOL["written"](page, runs) == page
+
+
+def test_the_figures_show_the_numbers_of_the_ledger():
+    for problem, lines in TOOL["curves"](ledger.read(TOOL["LEDGER"])).items():
+        path = TOOL["PAGE"].parent / TOOL["FIGURES"] / f"{problem}.png"
+        assert TOOL["drawn"](path) == TOOL["digest"](lines), "run python tools/accuracy_tables.py"
+
+
+def test_a_figure_is_stale_once_a_number_changes(kept, tmp_path):
+    records = ledger.read(kept)
+    (lines,) = TOOL["curves"](records).values()
+    assert len(lines) == len(records)
+    TOOL["draw"](lines, tmp_path / "one.png")
+    assert TOOL["drawn"](tmp_path / "one.png") == TOOL["digest"](lines)
+    next(iter(lines.values()))[0][1] += 1e-3
+    assert TOOL["drawn"](tmp_path / "one.png") != TOOL["digest"](lines)
+    assert TOOL["drawn"](tmp_path / "none.png") is None

@@ -138,6 +138,12 @@ def test_the_list_has_a_command_for_every_cell(reproduce, capsys):
     assert set(states.values()) == {"not run"}
 
 
+def test_the_printed_list_has_a_line_for_every_cell(reproduce):
+    printed = reproduce("--list")
+    first = [line.split()[0] for line in printed.splitlines() if line.strip()]
+    assert [w for w in first if "/" in w and not w.endswith(":")] == [cell.name for cell in CELLS]
+
+
 def test_more_cells_of_a_run_are_added_to_its_record(reproduce, tmp_path, monkeypatch):
     reproduce("table1/darcy/ipot")
     (before,) = known(tmp_path / "out")

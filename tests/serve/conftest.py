@@ -5,6 +5,7 @@ import pytest
 from own import tiny
 
 from serve.asking import Client, saved
+from serve.running import Running
 from serve.small import untrained
 
 
@@ -49,5 +50,27 @@ def make_client(served):
         return made[-1]
 
     yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture(scope="session")
+def running(served):
+    """All of them, on 127.0.0.1, for tests that leave the server as it was."""
+    found = Running(*served.values())
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def start(served):
+    """A server of one's own with some of the models, and with other limits."""
+    made = []
+
+    def begin(*models, **limits):
+        made.append(Running(*(served[n] for n in models or ("darcy",)), **limits))
+        return made[-1]
+
+    yield begin
     for one in made:
         one.close()

@@ -79,6 +79,19 @@ class Painter {
     context.setLineDash([]);
   }
 
+  /** Pieces of lines, each from one point to another: x0 y0 x1 y1, the next … */
+  segments({ points, colour = this.colours.ink, width = 1 }) {
+    const { context } = this;
+    context.beginPath();
+    for (let k = 0; k + 3 < points.length; k += 4) {
+      context.moveTo(this.x(points[k]), this.y(points[k + 1]));
+      context.lineTo(this.x(points[k + 2]), this.y(points[k + 3]));
+    }
+    context.lineWidth = width;
+    context.strokeStyle = colour;
+    context.stroke();
+  }
+
   /** Rings that may be taken and dragged; `active` is the index of the one that is. */
   handles({ points, active = -1 }) {
     const { context } = this;
@@ -381,6 +394,13 @@ export class Figure {
 function themeColours() {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue(name).trim();
-  const names = ["ink", "paper", "panel", "accent", "warm", "soft"];
-  return { ...Object.fromEntries(names.map((name) => [name, of(`--${name}`)])), faint: of("--line") };
+  return {
+    ink: of("--ink"),
+    paper: of("--paper"),
+    panel: of("--panel"),
+    accent: of("--accent"),
+    warm: of("--warm"),
+    soft: of("--soft"),
+    faint: of("--line"),
+  };
 }

@@ -72,3 +72,34 @@ export function gridTriangles(nx, ny, closed = false) {
   }
   return Uint32Array.from(found);
 }
+
+/** Where a field that is linear in triangles takes a value: pieces of lines x0 y0 x1 y1, one after
+ *  the other. `points` are x and y of every node. */
+export function contour({ points, triangles, values }, level) {
+  const found = [];
+  for (let t = 0; t + 2 < triangles.length; t += 3) {
+    for (let corner = 0; corner < 3; corner++) {
+      const from = triangles[t + corner];
+      const to = triangles[t + ((corner + 1) % 3)];
+      const [a, b] = [values[from] - level, values[to] - level];
+      if (a < 0 === b < 0 || a !== a || b !== b) continue;
+      const part = a / (a - b);
+      for (const axis of [0, 1]) {
+        const [start, end] = [points[2 * from + axis], points[2 * to + axis]];
+        found.push(start + part * (end - start));
+      }
+    }
+  }
+  return found;
+}
+
+/** The index of the place that is nearest to x, y, of places x0 y0 x1 y1 … */
+export function nearest(places, x, y) {
+  let found = 0;
+  let least = Infinity;
+  for (let k = 0; 2 * k < places.length; k++) {
+    const far = (places[2 * k] - x) ** 2 + (places[2 * k + 1] - y) ** 2;
+    if (far < least) [least, found] = [far, k];
+  }
+  return found;
+}

@@ -3,7 +3,7 @@
 import { array } from "../backends/npz.js";
 import { Scale } from "../draw/colours.js";
 import { Handles } from "../draw/handles.js";
-import { gridTriangles } from "../draw/raster.js";
+import { gridTriangles, nearest } from "../draw/raster.js";
 import * as cavity from "../problems/elasticity.js";
 import { Comparison } from "../shell/comparison.js";
 import { shortNumber } from "../shell/numbers.js";
@@ -223,14 +223,4 @@ function between(known, angle) {
 function innermost(known, angle) {
   const near = known.filter(([at]) => Math.abs(turn(angle, at)) < 0.1);
   return Math.min(...near.map(([, radius]) => radius));
-}
-
-function nearest(places, x, y) {
-  let found = 0;
-  let least = Infinity;
-  for (let k = 0; 2 * k < places.length; k++) {
-    const far = (places[2 * k] - x) ** 2 + (places[2 * k + 1] - y) ** 2;
-    if (far < least) [least, found] = [far, k];
-  }
-  return found;
 }

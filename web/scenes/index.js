@@ -1,5 +1,6 @@
 // All scenes. A new one is a file beside this one and a line here.
 
+import airfoil from "./airfoil.js";
 import burgers from "./burgers.js";
 import darcy from "./darcy.js";
 import elasticity from "./elasticity.js";
@@ -7,7 +8,7 @@ import navierStokes from "./navier_stokes.js";
 import shallowWater from "./shallow_water.js";
 import sst from "./sst.js";
 
-const scenes = [burgers, darcy, elasticity, navierStokes, shallowWater, sst];
+const scenes = [airfoil, burgers, darcy, elasticity, navierStokes, shallowWater, sst];
 
 /** The scene for a model; null where there is none. */
 export function sceneFor(model) {

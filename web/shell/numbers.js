@@ -7,10 +7,10 @@ export function shortNumber(value) {
   return String(Number(value.toPrecision(3)));
 }
 
-/** Milliseconds as people read them. */
+/** Milliseconds as people read them; no line is broken before the unit. */
 export function duration(milliseconds) {
-  if (milliseconds >= 1000) return `${(milliseconds / 1000).toFixed(1)} s`;
-  return `${milliseconds < 10 ? milliseconds.toFixed(1) : Math.round(milliseconds)} ms`;
+  if (milliseconds >= 1000) return `${(milliseconds / 1000).toFixed(1)}\u00a0s`;
+  return `${milliseconds < 10 ? milliseconds.toFixed(1) : Math.round(milliseconds)}\u00a0ms`;
 }
 
 /** A share in per cent. */

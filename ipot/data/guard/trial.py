@@ -29,6 +29,7 @@ from typing import Any
 
 from ipot.data.guard.paths import shown
 from ipot.errors import DataError
+from ipot.memory import allowed
 
 SPARE = 2**28
 """Bytes that a reader may take besides its data."""
@@ -60,7 +61,10 @@ def tried(
     size = at.st_size if size is None else size
     facts = (at.st_dev, at.st_ino, at.st_mtime_ns)
     ask = _tried.__wrapped__ if anew else _tried
-    if said := ask(function, str(path), arguments, size, facts):
+    memory = SPARE + SQUEEZED * size
+    if (most := allowed()) is not None:
+        memory = min(memory, SPARE + most)
+    if said := ask(function, str(path), arguments, size, memory, facts):
         raise DataError(said)
 
 
@@ -71,7 +75,12 @@ def in_trial() -> bool:
 
 @lru_cache(maxsize=4096)
 def _tried(
-    function: str, path: str, arguments: tuple[Any, ...], size: int, facts: tuple[int, ...]
+    function: str,
+    path: str,
+    arguments: tuple[Any, ...],
+    size: int,
+    memory: int,
+    facts: tuple[int, ...],
 ) -> str:
     """Why the file is refused; nothing where it is not."""
     module, _, name = function.partition(":")
@@ -87,7 +96,7 @@ def _tried(
         "module": module,
         "name": name,
         "arguments": [path, *arguments],
-        "memory": SPARE + SQUEEZED * size,
+        "memory": memory,
         "seconds": min(LONGEST, SECONDS + size / 1e6),
     }
     answer = _ask(question)

@@ -22,6 +22,7 @@ from ipot.errors import DataError
 from ipot.formats.roles import role_named, role_of
 from ipot.formats.series.windows import Axis
 from ipot.formats.xarray_files import values_of
+from ipot.memory import allowed
 
 PIECE = 32 << 20
 """Bytes that are read at once."""
@@ -168,6 +169,8 @@ def fill(
 def free_memory() -> int:
     """Bytes that this process may still take, by the machine, its container and its limits."""
     found = [_machine()]
+    if (most := allowed()) is not None:
+        found.append(most)
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
     with contextlib.suppress(OSError, ValueError):  # no limit, or another system
         found.append(int(limit.read_text()) - int(used.read_text()))
