@@ -142,6 +142,9 @@ export class Globe {
     }
     paint.disc({ pixels, size, ground: land });
     for (const points of this.#graticule()) paint.line({ points, width: 1, colour: GRATICULE });
+    const edge = Array.from({ length: 181 }, (_, k) => (k * Math.PI) / 90);
+    const points = edge.flatMap((angle) => [Math.cos(angle), Math.sin(angle)]);
+    paint.line({ points, width: 1.25, colour: GRATICULE });
   }
 
   /** Where places on the near side are seen: unit vectors x0 y0 z0 … as x0 y0 x1 y1 … */

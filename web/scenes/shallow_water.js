@@ -18,7 +18,7 @@ import { shortNumber } from "../shell/numbers.js";
 
 /** What can be shown: its channel, its unit, and how many of these one of the data is. */
 const SHOWN = {
-  vorticity: { channel: 1, unit: "10⁻⁵/s", factor: 1e5 / VORTICITY_SCALE },
+  vorticity: { channel: 1, unit: "/day", factor: 86400 / VORTICITY_SCALE },
   height: { channel: 0, unit: "m", factor: 1 / HEIGHT_SCALE },
 };
 const DEGREE = Math.PI / 180;
@@ -213,7 +213,10 @@ export default {
         changed();
       },
     });
-    rollout.controls();
+    rollout.controls(
+      room.backend.solves &&
+        "The solver begins without divergence, which the data do not tell: the waves that come of this are its own.",
+    );
 
     function hint() {
       const what = { turn: "Drag to turn.", vortex: "Press and drag to put a vortex in.", hill: "Press and drag to put a hill in." };

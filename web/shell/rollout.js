@@ -134,9 +134,10 @@ export class Rollout {
     return true;
   }
 
-  /** The controls that bring the truth, behind those that are there already. */
-  controls() {
-    truthControls(this.room, {
+  /** The controls that bring the truth, behind those that are there already, and something to
+   *  be said of it. */
+  controls(note = null) {
+    const group = truthControls(this.room, {
       inputs: this.inputs,
       method: this.method,
       turn: () => this.#turn,
@@ -147,6 +148,7 @@ export class Rollout {
         this.redraw();
       },
     });
+    if (note) group.note(note);
   }
 
   /** Show a test sample, whose truth comes with it. */

@@ -2,7 +2,7 @@
 
 import { duration } from "./numbers.js";
 
-/** A group of controls behind those that are there already.
+/** A group of controls behind those that are there already; it is given back.
  *
  *  - `inputs()` is what the solver is asked, and `method` how it solves, in words.
  *  - `solved(targets, from)` is told of a solution and how it came about; `turn()` is a number that
@@ -44,6 +44,7 @@ export function truthControls(room, { inputs, method, turn, solved, sample, magn
       change: (on) => magnify(on ? 10 : 1),
     });
   }
+  return group;
 
   async function solve(button) {
     const before = turn();
