@@ -1,10 +1,10 @@
-"""`ipot models`: what can be trained."""
+"""`ipot models`: what can be trained, and what is trained already."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ipot import registry
+from ipot import registry, trained
 from ipot.commands.flags.models import Models
 from ipot.commands.output import is_emitted, refuse_there, show
 from ipot.commands.parsing import parse
@@ -19,6 +19,9 @@ def main(arguments: list[str]) -> None:
     """Run the command."""
     flags = parse(Models, arguments, "models")
     refuse_there(flags.out, overwrite=flags.overwrite)
+    if flags.trained:
+        _list_trained(flags)
+        return
     rows = [_facts(name, flags.problem, flags.preset) for name in registry.names("models")]
     if is_emitted({"problem": flags.problem, "preset": flags.preset, "models": rows}, flags):
         return
@@ -34,6 +37,36 @@ def main(arguments: list[str]) -> None:
     for r in rows:
         if r["parameters"] is None:
             print(f"{r['name']}: {r['unsupported'].split('. ')[0].rstrip('.')}.")
+
+
+def _list_trained(flags: Models) -> None:
+    """The models that come with the package."""
+    default = Models()
+    if (flags.problem, flags.preset) != (default.problem, default.preset):
+        raise Unsupported(
+            "--problem and --preset are for models that are yet to be trained: leave them out "
+            "beside --trained, which lists all that there are"
+        )
+    rows = [trained.facts(name) for name in trained.names()]
+    if is_emitted({"trained": rows}, flags):
+        return
+    from ipot.report.tables import bytes_, percent, table
+
+    columns = ["name", "model", "test error", "samples", "minutes", "machine", "size"]
+    cells = [
+        [
+            row["name"],
+            row["model"],
+            None if row["error"] is None else percent(row["error"]),
+            row["test_samples"],
+            None if row["seconds"] is None else f"{row['seconds'] / 60:.1f}",
+            row["machine"],
+            bytes_(row["folder_bytes"]),
+        ]
+        for row in rows
+    ]
+    caption = "test error: relative L2 on test samples, whose number stands beside it"
+    show(table("Trained models in the package", columns, cells, caption=caption))
 
 
 def _cells(facts: dict) -> dict[str, str | None]:

@@ -288,9 +288,15 @@ def _planes(queries: Tensor) -> Iterator[Tensor]:
 
 def mean_guess(settings: Experiment, question: Question, keys: dict[str, Any]) -> Tensor | None:
     """The mean field of the training data at the training resolution, if the question is asked
-    there; other resolutions would need the training data at that resolution."""
+    there; other resolutions would need the training data at that resolution. None where these data
+    are not there, as behind a model from elsewhere: a yardstick is not worth solving for them."""
     own = getattr(settings.problem, "resolution", None)
     asked = question.query_resolution or question.resolution or own
     if asked != own or question.steps is not None:
         return None
+    problem, data = settings.problem, settings.data
+    if problem.generated and problem.files is None:
+        recipe = problem.recipe("train", data.seed, problem.storage(None, None))
+        if keys["store"].count(recipe) < data.train:
+            return None
     return mean_field(load_data(settings, "train", **keys))

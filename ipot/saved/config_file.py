@@ -28,9 +28,11 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 Version 1 is the first, so there is none yet."""
 KEYS = (
     *("kind", "version", "model", "spec", "layout", "about", "scores", "license", "ipot"),
-    *("series", "experiment", "checksums"),
+    *("series", "experiment", "checksums", "stored"),
 )
 NEEDED = ("model", "spec", "layout")
+STORED = ("float32", "float16")
+"""In which numbers weights may lie in their file: as they are, or rounded to half the bytes."""
 LARGEST = 1 << 24
 """Bytes of config.json beyond which it is not read."""
 ADVICE = "Put back what was saved, or save the model anew."
@@ -74,6 +76,8 @@ def checked(content: dict[str, Any]) -> dict[str, Any]:
     _text(model["name"], "model.name")
     layout = to_dict(from_dict(Layout, content["layout"], "layout"))
     series = content.get("series")
+    if (stored := content.get("stored", STORED[0])) not in STORED:
+        raise RunError(f"stored must be one of {', '.join(STORED)}, got {shown(stored)}")
     if content.get("experiment") is not None:
         _object(content["experiment"], "experiment")
     for name, digest in _object(content.get("checksums") or {}, "checksums").items():

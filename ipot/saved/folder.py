@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ipot import files, registry, trust
 from ipot.data.argument_checks import flag
-from ipot.errors import RunError
+from ipot.errors import RunError, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.models import _shapes as shapes
 from ipot.models.base import Operator
@@ -34,6 +34,7 @@ from ipot.saved.config_file import (
     CONFIG,
     KIND,
     NO_LICENSE,
+    STORED,
     VERSION,
     check_layout,
     checked,
@@ -118,9 +119,16 @@ def looks_saved(path: Path | str) -> bool:
 
 
 def write_folder(
-    path: Path | str, model: Operator, saved: Saved, *, overwrite: bool = False
+    path: Path | str,
+    model: Operator,
+    saved: Saved,
+    *,
+    overwrite: bool = False,
+    precision: str = STORED[0],
 ) -> Path:
     """Save a model; the folder appears under its name when all of it is there.
+
+    With the precision "float16" its weights are rounded, which config.json says as `stored`.
 
     With `overwrite` a saved model that is there already makes room, and nothing else ever does. A
     run that lies in the folder as `training` stays there.
@@ -135,6 +143,11 @@ def write_folder(
         if not bool(torch.isfinite(tensor).all()):
             raise RunError(f"{name} is not finite, so the model is not saved: training diverged")
     content = saved.as_dict()
+    if precision not in STORED:
+        raise Unsupported(f"precision must be {' or '.join(STORED)}, got {shown(precision)}")
+    if precision != STORED[0]:
+        tensors = weights.rounded(tensors, dict(model.named_parameters()))
+        content["stored"] = precision
     checked(content)
     check_layout(content["layout"], saved.spec)
     text = card(content, scales_of(model), bounded=saved.bounds is not None)
@@ -217,8 +230,10 @@ def read_folder(
     saved = _saved(folder, content, trusted=trusted)
     found = weights.read_shapes(file)
     wanted = shapes.wanted_shapes(saved.model_name, saved.model, saved.spec, found, path)
+    if content.get("stored", STORED[0]) != STORED[0]:
+        found = weights.widened(found)
     shapes.refuse_unlike(found, wanted, file)
-    tensors = weights.read_tensors(file)
+    tensors = weights.read_tensors(file)  # those that were rounded are widened as they are copied
     if not edited:
         checksums.refuse_changed(content, _with_checksums(folder), folder / CONFIG)
     model = shapes.built(saved.model_name, saved.model, saved.spec, path)

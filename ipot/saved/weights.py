@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -20,6 +21,29 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write them; those that share memory are written each by itself."""
     ready = {n: t.detach().to("cpu", copy=True).contiguous() for n, t in tensors.items()}
     path.write_bytes(save(ready, metadata={"format": "pt"}))
+
+
+def rounded(tensors: dict[str, Tensor], names: Collection[str]) -> dict[str, Tensor]:
+    """The tensors with the matrices among those of these names in float16, half the bytes.
+
+    Vectors and whatever else is no weight, such as the scales of the data, are few and stay exact.
+    """
+    ready = {}
+    for name, tensor in tensors.items():
+        if name in names and tensor.ndim > 1 and tensor.dtype == torch.float32:
+            tensor = tensor.to(torch.float16)
+            if not bool(torch.isfinite(tensor).all()):
+                raise RunError(
+                    f"{name} has weights beyond 65504, the largest number of float16: save the "
+                    'model with precision="float32"'
+                )
+        ready[name] = tensor
+    return ready
+
+
+def widened(found: Shapes) -> Shapes:
+    """The shapes of tensors of which some were rounded, as those of the model that they are of."""
+    return {n: (shape, "F32" if kind == "F16" else kind) for n, (shape, kind) in found.items()}
 
 
 def read_shapes(path: Path) -> Shapes:

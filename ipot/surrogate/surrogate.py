@@ -351,8 +351,14 @@ class Surrogate:
         answer = torch.from_numpy(in_given_units(self.layout, self.answers([sample])[0]))
         return in_shown_units(self.layout, sample), answer
 
-    def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
-        """Write a folder that `ipot.load` reads: weights, settings, scores, a card."""
+    def save(
+        self, path: Path | str, *, overwrite: bool = False, precision: str = "float32"
+    ) -> Path:
+        """Write a folder that `ipot.load` reads: weights, settings, scores, a card.
+
+        The precision "float16" rounds the weights to three digits, for half the bytes. The answers
+        of what is loaded then differ a little: score it again.
+        """
         saved = Saved(
             model_name=self.model.name,
             model=self.config,
@@ -364,7 +370,8 @@ class Surrogate:
             series=None if self.series is None else self.series.as_dict(),
             experiment=None if self.settings is None else self.settings.as_dict(),
         )
-        return write_folder(path_given("path", path), self.model, saved, overwrite=overwrite)
+        place = path_given("path", path)
+        return write_folder(place, self.model, saved, overwrite=overwrite, precision=precision)
 
     def summary(self) -> list[str]:
         """What goes in, what comes out, at which times; and how good it is, in lines: its own

@@ -117,9 +117,10 @@ class Visit:
 
     def press(self, label: str) -> None:
         """Press a button and wait until it has done its work."""
-        button = self.page.get_by_role("button", name=label, exact=True)
+        # The element itself: what is written on it may change.
+        button = self.page.get_by_role("button", name=label, exact=True).element_handle()
         button.click()
-        self.page.wait_for_function("(b) => !b.disabled", arg=button.element_handle())
+        self.page.wait_for_function("(b) => !b.disabled", arg=button)
 
     def choose(self, label: str) -> None:
         """One of a few, or something that is on or off, by its text."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import ipot
 from ipot import registry
 from ipot.data.layout import Layout
-from ipot.errors import RunError
+from ipot.errors import RunError, Unsupported
 from ipot.evaluation.predict import predict
 from ipot.models import _shapes
 from ipot.recipes.experiment import build_model
@@ -165,3 +165,54 @@ def _umask():
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def test_rounded_weights_come_back_rounded_and_others_to_the_bit(tmp_path):
+    before = model(SPEC)
+    write_folder(tmp_path / "whole", before, saved())
+    write_folder(tmp_path / "half", before, saved(), precision="float16")
+    whole, half = (read_folder(tmp_path / name)[0] for name in ("whole", "half"))
+    weights, rounded = dict(before.named_parameters()), half.state_dict()
+    changed = []
+    for name, tensor in before.state_dict().items():
+        assert torch.equal(whole.state_dict()[name], tensor)
+        found = rounded[name]
+        assert found.dtype == tensor.dtype
+        if name in weights and tensor.ndim > 1:
+            assert torch.equal(found, tensor.to(torch.float16).to(tensor.dtype))
+            changed += [name] if not torch.equal(found, tensor) else []
+        else:
+            assert torch.equal(found, tensor)
+    assert changed
+    size = {n: (tmp_path / n / "model.safetensors").stat().st_size for n in ("whole", "half")}
+    assert size["half"] < 0.9 * size["whole"]
+    # What is loaded is saved whole again, and once more rounded it is the same.
+    write_folder(tmp_path / "again", half, saved(), precision="float16")
+    again = read_folder(tmp_path / "again")[0].state_dict()
+    assert all(torch.equal(again[name], tensor) for name, tensor in rounded.items())
+
+
+def test_rounded_weights_are_told_of_and_not_guessed(tmp_path):
+    folder = write_folder(tmp_path / "m", model(SPEC), saved(), precision="float16")
+    content = json.loads((folder / "config.json").read_text())
+    assert content["stored"] == "float16"
+    for edited, said in (
+        ({k: v for k, v in content.items() if k != "stored"}, "other shape or type"),
+        (content | {"stored": "float8"}, "stored must be one of float32, float16, got 'float8'"),
+        (content | {"stored": [1]}, "stored must be one of"),
+    ):
+        (folder / "config.json").write_text(json.dumps(edited))
+        with pytest.raises(RunError, match=said):
+            read_folder(folder)
+
+
+def test_weights_that_cannot_be_rounded_are_refused(tmp_path):
+    large = model(SPEC)
+    name, weight = next((n, p) for n, p in large.named_parameters() if p.ndim > 1)
+    with torch.no_grad():
+        weight.flatten()[0] = 1e5
+    with pytest.raises(RunError, match=rf"{name} has weights beyond 65504"):
+        write_folder(tmp_path / "m", large, saved(), precision="float16")
+    assert not (tmp_path / "m").exists()
+    with pytest.raises(Unsupported, match="precision must be float32 or float16, got 'int8'"):
+        write_folder(tmp_path / "m", large, saved(), precision="int8")

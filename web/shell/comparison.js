@@ -11,15 +11,18 @@ import { truthControls } from "./truth.js";
  *    or "error".
  *  - `scale()` is the scale of truth and answer.
  *  - `inputs()` is what the solver is asked, and `method` how it solves, in words.
- *  - `showSample(sample)` shows the inputs of a sample, and gives its targets as flat values. */
+ *  - `showSample(sample)` shows the inputs of a sample, and gives its targets as flat values.
+ *  - `part(values)` are those of the values whose errors are shown, and `measured` what they are
+ *    called; all, unless said. */
 export class Comparison {
   answer = null;
   truth = null;
   #times = 1;
   #turn = 0; // of what is shown: a solution that comes too late belongs to something else
 
-  constructor(room, { quantity, label, box, scale, paint, inputs, method, showSample }) {
+  constructor(room, { quantity, label, box, scale, paint, inputs, method, showSample, ...about }) {
     Object.assign(this, { room, scale, paint, inputs, method, showSample });
+    Object.assign(this, { part: (values) => values, measured: null, ...about });
     const make = (title, what) => room.figure({ title, box, label: what, large: true });
     this.answered = make(`${quantity}, by the model`, label);
     this.solved = make(`${quantity}, solved`, `${quantity} of the solver`);
@@ -61,15 +64,17 @@ export class Comparison {
     this.paint(this.solved, truth.values, this.scale(), "truth");
     this.solved.caption(truth.from);
     if (answer?.length !== truth.values.length) return;
-    const error = absoluteError(answer, truth.values);
+    const [found, wanted] = [answer, truth.values].map((values) => this.part(values));
+    const error = absoluteError(found, wanted);
     this.paint(this.wrong, error, this.scale().forErrors(this.#times), "error");
     this.wrong.caption(
       this.#times === 1 ? "on a scale as long as that of the answer" : `magnified ${this.#times} times`,
     );
-    room.tell({
-      "relative error": percent(relativeError(answer, truth.values)),
-      "largest error": `${shortNumber(rangeOf(error)[1])} ${this.scale().unit}`,
-    });
+    const numbers = { "relative error": percent(relativeError(answer, truth.values)) };
+    if (this.measured) {
+      numbers[`relative error of the ${this.measured}`] = percent(relativeError(found, wanted));
+    }
+    room.tell({ ...numbers, "largest error": `${shortNumber(rangeOf(error)[1])} ${this.scale().unit}` });
   }
 
   /** The controls that bring the truth, behind those that are there already. */

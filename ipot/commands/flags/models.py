@@ -14,13 +14,20 @@ class Models:
 
         ipot models
         ipot models --problem navier_stokes --preset paper
+        ipot models --trained
 
     Beside our count stands the published one, where a paper has printed any for the problem.
     With --preset paper any of the paper's eight problems can be named, whether or not its data can
     be generated yet: the parameter counts need only the sizes in the paper's tables.
+
+    With --trained those are listed that come with the package, trained: their names stand in the
+    place of a folder in `ipot predict`, `evaluate`, `plot` and `export`, and in `ipot.load`.
     """
 
-    usual: ClassVar = ("problem", "preset", "json", "out")
+    usual: ClassVar = ("trained", "problem", "preset", "json", "out")
+
+    trained: bool = False
+    """List the trained models in the package: errors on test samples, minutes, machine, size."""
 
     problem: str = "darcy"
     """The problem that the systems are built for."""
