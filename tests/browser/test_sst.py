@@ -88,7 +88,7 @@ def test_sensors_of_a_region(page, same, window):
     found = same(page, "sst")
     north = np.degrees(np.arcsin(found["points"][:, 2]))
     assert (np.abs(north) >= 19.99).all()
-    assert len(north) == (np.abs(np.degrees(np.arcsin(sample.points[:, 2]))) >= 20).sum()
+    assert len(north) == (np.abs(np.degrees(np.arcsin(sample.points.numpy()[:, 2]))) >= 20).sum()
     after = page.numbers()
     # Persistence knows less as well; the season needs no sensors.
     assert float(after["Persistence"][:5]) > float(before["Persistence"][:5])
