@@ -18,9 +18,11 @@ const main = document.querySelector("main");
 let room = null;
 let opening = 0;
 
-/** What tests and the curious may look at: the scene, and the last question with its answer. */
+/** What tests and the curious may look at: the scene, the last question with its answer, and any
+ *  model, to be asked from the console: `(await ipot.backend("darcy")).predict({ ... })`. */
 globalThis.ipot = {
   kind,
+  backend: async (name) => new Backend(await source.facts(name)),
   get room() {
     return room;
   },

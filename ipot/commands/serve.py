@@ -3,18 +3,23 @@ before the models are."""
 
 from __future__ import annotations
 
+import re
 import sys
 from inspect import cleandoc
+from pathlib import Path
 
 import tyro
 
 from ipot.commands.flags.serve import Serve
-from ipot.errors import DataError, RunError
+from ipot.errors import DataError, RunError, shown
 
 
 def main(arguments: list[str]) -> None:
     """Run the command."""
     flags = _parse(arguments)
+    if flags.export is not None:
+        _export(flags, flags.export)
+        return
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
@@ -34,15 +39,26 @@ def main(arguments: list[str]) -> None:
     if listening.is_local(flags.host):
         _say("only this machine reaches it; Ctrl-C ends it", flags)
     else:
-        print(
-            f"ipot serve: listening on {flags.host}: whoever reaches this machine may ask, without "
-            "a password and without encryption. Use a reverse proxy, or leave out --host.",
-            file=sys.stderr,
-            flush=True,
+        _tell(
+            f"listening on {flags.host}: whoever reaches this machine may ask, without a password "
+            "and without encryption. Use a reverse proxy, or leave out --host."
         )
-    app = application(Models(models), limits, names=flags.host_name)
+    app = application(Models(models), limits, names=flags.host_name, tell=_tell)
     listening.listen(app, listener, limits)
     _say("ended", flags)
+
+
+def _export(flags: Serve, folder: Path) -> None:
+    """Write the page into a folder; nothing is served."""
+    from ipot.report.tables import bytes_
+    from ipot.serve.models import served
+    from ipot.serve.static import export_page
+
+    models = served(flags.models, device="cpu", trusted=flags.trust, edited=flags.edited)
+    found = export_page(
+        models, folder, overwrite=flags.overwrite, say=lambda text: _say(text, flags)
+    )
+    _say(f"{found['path']}: {bytes_(found['bytes'])}; open index.html in a browser", flags)
 
 
 def _parse(arguments: list[str]) -> Serve:
@@ -60,6 +76,8 @@ def _limits(flags: Serve):
         value = getattr(flags, name)
         if not 0 < value < 1e12:
             raise DataError(f"--{name.replace('_', '-')} must be positive, got {value:g}")
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", flags.device):
+        raise DataError(f"unknown device {shown(flags.device)}; use auto, cpu or cuda")
     if not 0 <= flags.port < 65536:
         raise DataError(f"--port must lie between 0 and 65535, got {flags.port}")
     rows = int(flags.most_queries)
@@ -73,6 +91,10 @@ def _limits(flags: Serve):
         solve_seconds=flags.solve_seconds,
         held=max(usual.held, 4 * body),
     )
+
+
+def _tell(text: str) -> None:
+    print(f"ipot serve: {text}", file=sys.stderr, flush=True)
 
 
 def _say(text: str, flags: Serve) -> None:

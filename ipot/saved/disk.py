@@ -89,13 +89,13 @@ def _open_up(folder: Path) -> None:
     mask = os.umask(0)
     os.umask(mask)
     folder.chmod(0o777 & ~mask)
-    for path in folder.iterdir():
-        path.chmod(0o666 & ~mask)
+    for path in folder.rglob("*"):
+        path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
 
 
 def _flush(folder: Path) -> None:
     """Have the disk hold what was written, before it gets its name."""
-    for path in (*folder.iterdir(), folder):
+    for path in (*folder.rglob("*"), folder):
         _sync(path)
 
 

@@ -114,7 +114,14 @@ def export(
 
 
 def difference(
-    answer: Answer, model: Operator, spec: Spec, signature: Signature, *, seed: int = 0
+    answer: Answer,
+    model: Operator,
+    spec: Spec,
+    signature: Signature,
+    *,
+    seed: int = 0,
+    combinations: int = COMBINATIONS,
+    largest: Mapping[str, int] = LARGEST,
 ) -> float:
     """The largest difference between a graph and its model over sizes drawn at random.
 
@@ -123,11 +130,11 @@ def difference(
     """
     random = torch.Generator().manual_seed(seed)
     worst = torch.zeros(len(spec.outputs), dtype=torch.float64)
-    largest = torch.zeros_like(worst)
-    for turn in range(COMBINATIONS):
+    highest = torch.zeros_like(worst)
+    for turn in range(combinations):
         sizes = {
             axis: 1 if turn == 0 else int(torch.randint(1, most + 1, (), generator=random))
-            for axis, most in LARGEST.items()
+            for axis, most in largest.items()
         }
         given = _drawn(model, spec, signature, sizes, random)
         with torch.no_grad():
@@ -137,8 +144,8 @@ def difference(
             return float("inf")
         gap = (found - truth).abs().flatten(0, 2).amax(0)
         worst = torch.maximum(worst, gap)
-        largest = torch.maximum(largest, truth.abs().flatten(0, 2).amax(0))
-    return float((worst / largest.clamp_min(torch.finfo(torch.float32).tiny)).max())
+        highest = torch.maximum(highest, truth.abs().flatten(0, 2).amax(0))
+    return float((worst / highest.clamp_min(torch.finfo(torch.float32).tiny)).max())
 
 
 def _drawn(

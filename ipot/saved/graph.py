@@ -6,6 +6,9 @@ sizes and devices, which a graph must not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
@@ -17,6 +20,7 @@ from ipot.spec import Need, Spec
 
 STRUCTURE = frozenset({Need.GRID, Need.EDGES, Need.SAME_POINTS, Need.FIXED_POINTS})
 """What plain tensors of points, values and queries do not carry."""
+EXPORTED = "ipot, lattice, relay, transformer, perceiver_io, lno and oformer can be."
 
 
 class Signature:
@@ -68,44 +72,61 @@ class Plain(nn.Module):
 
     def forward(self, *given: Tensor) -> Tensor:
         """The fields (B, T, M, K)."""
-        named = dict(zip(self.names, given, strict=True))
-        queries = named["queries"]
-        points = named.get("points")
-        if points is None:
-            points = queries.new_zeros(queries.shape[0], 0, self.spec.dimension)
-        values = named.get("values")
-        batch = Unchecked(
-            points=points,
-            values=points[..., :0] if values is None else values,
-            queries=queries,
-            parameters=named.get("parameters"),
-            times=self.times,
+        return self.model(
+            batch_of(dict(zip(self.names, given, strict=True)), self.spec, self.times)
         )
-        return self.model(batch)
+
+
+def batch_of(named: dict[str, Tensor], spec: Spec, times: tuple[float, ...]) -> Batch:
+    """Tensors by their names as a batch."""
+    queries = named["queries"]
+    points = named.get("points")
+    if points is None:
+        points = queries.new_zeros(queries.shape[0], 0, spec.dimension)
+    values = named.get("values")
+    return Unchecked(
+        points=points,
+        values=points[..., :0] if values is None else values,
+        queries=queries,
+        parameters=named.get("parameters"),
+        times=times,
+    )
 
 
 def trace(plain: Plain, signature: Signature) -> ExportedProgram:
     """The graph of a model, open in batch, points and queries."""
-    model = plain.model
+    refuse_structure(plain.model)
+    sizes = {"batch": 2, "points": 5, "queries": 7}  # all differ, and none is 1
+    example = tuple(torch.rand(signature.shape(name, sizes)) for name in signature.columns)
+    return traced(plain, example, [signature.axes(name) for name in signature.columns])
+
+
+def refuse_structure(model: Operator) -> None:
+    """Refuse a model that tensors of points, values and queries do not suffice for."""
     if bound := sorted(need.value for need in STRUCTURE & model.needs):
         raise Unsupported(
             f"{model.name} cannot be exported: it needs {' and '.join(bound)}, which plain tensors "
-            "do not carry. ipot, relay, transformer, perceiver_io, lno and oformer can be."
+            f"do not carry. {EXPORTED}"
         )
-    sizes = {"batch": 2, "points": 5, "queries": 7}  # all differ, and none is 1
-    dims = {name: Dim(name, min=1) for name in sizes}
-    example = tuple(torch.rand(signature.shape(name, sizes)) for name in signature.columns)
-    shapes = tuple(
-        {i: dims[axis] for i, axis in enumerate(signature.axes(name))} for name in signature.columns
-    )
+
+
+def traced(
+    function: nn.Module, example: tuple[Tensor, ...], axes: Sequence[Sequence[str | None]]
+) -> ExportedProgram:
+    """The graph of a function of tensors. `axes` has the names of the axes of each, those of the
+    same name being of one open size; what has no name, or lies behind them, has the size of the
+    example."""
+    dims = {name: Dim(name, min=1) for names in axes for name in names if name}
+    shapes = tuple({i: dims[n] for i, n in enumerate(names) if n} for names in axes)
     try:
         with torch.no_grad():
-            program = torch.export.export(plain, example, dynamic_shapes=(shapes,), strict=True)
+            program = torch.export.export(function, example, dynamic_shapes=(shapes,), strict=True)
     except Exception as error:  # torch has many kinds for one fact: this cannot be traced
         line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        model = cast(Operator, function.model)
         raise Unsupported(
             f"{model.name} cannot be exported: torch cannot trace it with open sizes ({line}). "
-            "ipot, relay, transformer, perceiver_io, lno and oformer can be."
+            f"{EXPORTED}"
         ) from error
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # it holds paths of this machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,16 +47,28 @@ def read_pt2(path: Path) -> Answer:
 
 def write_onnx(program: ExportedProgram, signature: Signature, path: Path) -> None:
     """The graph with names of its own, and without what torch notes of this machine."""
-    names = list(signature.columns)
+    axes = {name: signature.axes(name) for name in signature.columns}
+    write_graph(program, axes, [OUTPUT], path)
+
+
+def write_graph(
+    program: ExportedProgram,
+    axes: Mapping[str, Sequence[str | None]],
+    outputs: Sequence[str],
+    path: Path,
+) -> None:
+    """A graph as ONNX, with the names of its inputs, of their open axes, and of its outputs."""
+    names = list(axes)
     made = torch.onnx.export(
-        program, dynamo=True, verbose=False, input_names=names, output_names=[OUTPUT]
+        program, dynamo=True, verbose=False, input_names=names, output_names=list(outputs)
     )
     assert made is not None
     graph: Any = made.model.graph
     opened = {
         str(graph.inputs[i].shape[axis]): word
         for i, name in enumerate(names)
-        for axis, word in enumerate(signature.axes(name))
+        for axis, word in enumerate(axes[name])
+        if word
     }
     for value in (*graph.inputs, *graph.outputs):
         value.metadata_props.clear()
@@ -74,13 +86,21 @@ def write_onnx(program: ExportedProgram, signature: Signature, path: Path) -> No
 
 def read_onnx(path: Path) -> Answer:
     """The graph in an ONNX file, run by onnxruntime."""
+    run = run_onnx(path)
+    return lambda given: run(given)[0]
+
+
+def run_onnx(path: Path) -> Callable[[dict[str, Tensor]], list[Tensor]]:
+    """The graph in an ONNX file, from tensors by their names to all that come out. What a graph
+    does not take is left out."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    taken = [given.name for given in session.get_inputs()]
 
-    def answer(given: dict[str, Tensor]) -> Tensor:
-        found = session.run([OUTPUT], {name: t.numpy() for name, t in given.items()})
-        return torch.from_numpy(found[0])
+    def answer(given: dict[str, Tensor]) -> list[Tensor]:
+        found = session.run(None, {name: given[name].numpy() for name in taken})
+        return [torch.from_numpy(array) for array in found]
 
     return answer
 

@@ -1,4 +1,4 @@
-"""`ipot serve`: a page and an API for trained models, on this machine.
+"""`ipot serve`: a page and an API for trained models, on this machine; or a page without a server.
 
     application   what is asked by which address, and the one place where errors become answers
     routes        what each address does
@@ -15,6 +15,7 @@
     metrics       counters as Prometheus reads them
     schema        the OpenAPI description
     page          the built page, static files
+    static        the page as a folder that needs no server: `ipot serve --export`
 
 Nothing here imports torch before a model is loaded, so that the page is there at once.
 """

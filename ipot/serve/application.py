@@ -18,7 +18,7 @@ from ipot.serve import facts, routes, schema
 from ipot.serve.gate import Gate, error_body, error_headers
 from ipot.serve.limits import Limits, Room
 from ipot.serve.metrics import Metrics
-from ipot.serve.models import Models
+from ipot.serve.models import Models, Served
 from ipot.serve.page import File, read_page
 from ipot.serve.refused import Refused, as_refused
 from ipot.serve.solving import Solving
@@ -31,8 +31,14 @@ ENDING = 5.0
 class Server:
     """What the routes share."""
 
-    def __init__(self, models: Models, limits: Limits, page: dict[str, File] | None = None) -> None:
-        self.models, self.limits = models, limits
+    def __init__(
+        self,
+        models: Models,
+        limits: Limits,
+        page: dict[str, File] | None = None,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.models, self.limits, self.tell = models, limits, tell
         self.page = read_page() if page is None else page
         self.worker = Worker(limits.waiting)
         self.solving = Solving(limits)
@@ -53,7 +59,15 @@ class Server:
         """Begin to load the models."""
         self.worker.start()
         for model in self.models:
-            self.worker.put_off(partial(facts.warm, model))
+            self.worker.put_off(partial(self._begin, model))
+
+    def _begin(self, model: Served) -> None:
+        """Load a model; whoever started the server hears why one cannot be loaded."""
+        try:
+            facts.warm(model)
+        finally:
+            if model.why is not None:
+                self.tell(str(model.why))
 
     def stop(self) -> None:
         """End what runs beside the answers."""
@@ -70,9 +84,11 @@ def application(
     *,
     names: Iterable[str] = (),
     page: dict[str, File] | None = None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Gate:
-    """The server as an ASGI application; `names` are hosts that it answers to besides addresses."""
-    server = Server(models, limits or Limits(), page)
+    """The server as an ASGI application. `names` are hosts that it answers to besides addresses;
+    `tell` takes what its owner should know: which model cannot be loaded."""
+    server = Server(models, limits or Limits(), page, tell)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:

@@ -114,7 +114,10 @@ def served(words: Sequence[str], **how: Any) -> list[Served]:
     shipped = shipped_models()
     if not words:
         if not shipped:
-            raise RunError("this copy of ipot holds no trained models: ipot serve FOLDER")
+            raise RunError(
+                "this copy of ipot holds no trained models. Give the folder of a model of yours: "
+                "ipot fit cases.npz --inputs a --targets u --out model, and then ipot serve model"
+            )
         return [Served(**model, how=how) for model in shipped.values()]
     found: dict[str, Served] = {}
     for word in words:

@@ -9,8 +9,10 @@ globalThis.ipotAsset = (name, base64) => waiting.get(name)?.(base64);
 
 const loaded = new Map();
 
-/** The bytes of an asset, as `ipot serve --export` wrote it. It is loaded once. */
-export function asset(name) {
+/** The bytes of an asset, as `ipot serve --export` wrote it. It is loaded once, and kept unless
+ *  nobody asks `again`. */
+export function asset(name, { again = true } = {}) {
+  if (!again) return load(name);
   if (!loaded.has(name)) loaded.set(name, load(name));
   return loaded.get(name);
 }
@@ -18,7 +20,9 @@ export function asset(name) {
 async function load(name) {
   const said = new Promise((done) => waiting.set(name, done));
   await script(`assets/${name}.js`);
-  return inflated(unpacked(await said), "gzip");
+  const bytes = unpacked(await said);
+  waiting.delete(name);
+  return inflated(bytes, "gzip");
 }
 
 /** Run a script that lies beside the page. */
@@ -26,7 +30,10 @@ export function script(source) {
   return new Promise((done, failed) => {
     const made = document.createElement("script");
     made.src = source;
-    made.onload = done;
+    made.onload = () => {
+      made.remove(); // with its text, which may be megabytes
+      done();
+    };
     made.onerror = () => failed(new Error(`${source} is missing from this page's folder.`));
     document.head.append(made);
   });

@@ -5,9 +5,12 @@ import * as ort from "onnxruntime-web/wasm";
 
 const ROWS = 16384; // queries at once: more take memory that WASM does not have
 
-const sessions = new Map();
+const models = new Map();
 
 const tasks = {
+  /** Whether this runs at all. */
+  async hello() {},
+
   /** The runtime itself, as bytes: nothing is fetched. */
   async start({ wasm }) {
     ort.env.wasm.wasmBinary = wasm;
@@ -15,53 +18,98 @@ const tasks = {
     ort.env.wasm.proxy = false;
   },
 
-  /** A graph that `ipot export` wrote. */
-  async model({ name, onnx }) {
-    sessions.set(name, await ort.InferenceSession.create(onnx, { executionProviders: ["wasm"] }));
+  /** The graphs of a model by what they do (ipot/saved/parts.py), and the names of its state. */
+  async model({ name, graphs, states }) {
+    const made = {};
+    for (const [part, onnx] of Object.entries(graphs)) {
+      made[part] = await ort.InferenceSession.create(onnx, { executionProviders: ["wasm"] });
+    }
+    models.set(name, { ...made, states });
   },
 
-  /** Fields (T, M, K) from tensors of one sample. */
-  async predict({ name, given }) {
-    const session = sessions.get(name);
-    const { queries } = given;
-    const [rows, columns] = queries.shape;
+  /** Fields (T, M, K) from tensors of one sample, at some steps counted from 1. */
+  async predict({ name, given, at }) {
+    const model = models.get(name);
     const started = performance.now();
-    const parts = [];
-    const others = Object.fromEntries(
-      session.inputNames.filter((n) => n !== "queries").map((n) => [n, tensor(given[n])]),
-    );
-    for (let first = 0; first < rows; first += ROWS) {
-      const some = Math.min(ROWS, rows - first);
-      const data = queries.data.subarray(first * columns, (first + some) * columns);
-      const feeds = { ...others, queries: tensor({ data, shape: [some, columns] }) };
-      const { fields } = await session.run(feeds);
-      parts.push({ data: fields.data, dims: fields.dims });
-      // Where there is no worker the page stays awake between parts.
-      if (rows > ROWS) await new Promise((done) => setTimeout(done));
-    }
-    return { ...joined(parts, rows), milliseconds: performance.now() - started };
+    const { queries, ...others } = given;
+    const inputs = Object.fromEntries(Object.entries(others).map(([n, t]) => [n, tensor(t)]));
+    const found = await (model.whole ? whole : inParts)(model, inputs, queries, at);
+    return { ...found, milliseconds: performance.now() - started };
   },
 };
+
+/** One graph: it answers at all of its steps, for some queries at a time. */
+async function whole(model, inputs, queries, at) {
+  const parts = [];
+  for (const some of pieces(queries)) {
+    const { fields } = await run(model.whole, { ...inputs, queries: some });
+    parts.push(fields);
+    await rest();
+  }
+  const [, , , channels] = parts[0].dims;
+  const steps = at.map((step) => {
+    return parts.map(({ data, dims: [, , rows] }) => {
+      return data.subarray((step - 1) * rows * channels, step * rows * channels);
+    });
+  });
+  return joined(steps, queries.shape[0], channels);
+}
+
+/** Encoded once, then step by step; queries are answered where a step is asked for. */
+async function inParts(model, inputs, queries, at) {
+  const names = model.states;
+  let state = await run(model.encode, inputs);
+  const steps = [];
+  let channels = 0;
+  for (let step = 1; steps.length < at.length; step++) {
+    if (model.step) {
+      const next = await run(model.step, state);
+      state = Object.fromEntries(names.map((name) => [name, next[`next ${name}`]]));
+    }
+    if (step !== at[steps.length]) continue;
+    const parts = [];
+    for (const some of pieces(queries)) {
+      const { fields } = await run(model.decode, { ...state, queries: some });
+      channels = fields.dims.at(-1);
+      parts.push(fields.data);
+      await rest();
+    }
+    steps.push(parts);
+  }
+  return joined(steps, queries.shape[0], channels);
+}
+
+/** What a graph gives, from as much of what is there as it takes. */
+function run(session, there) {
+  return session.run(Object.fromEntries(session.inputNames.map((name) => [name, there[name]])));
+}
+
+function* pieces({ data, shape: [rows, columns] }) {
+  for (let first = 0; first < rows; first += ROWS) {
+    const some = Math.min(ROWS, rows - first);
+    const piece = data.subarray(first * columns, (first + some) * columns);
+    yield tensor({ data: piece, shape: [some, columns] });
+  }
+}
 
 function tensor({ data, shape }) {
   return new ort.Tensor("float32", data, [1, ...shape]);
 }
 
-/** Parts (1, T, some, K) as one (T, M, K). */
-function joined(parts, rows) {
-  const [, steps, , channels] = parts[0].dims;
-  if (parts.length === 1) return { data: parts[0].data, shape: [steps, rows, channels] };
-  const data = new Float32Array(steps * rows * channels);
-  let first = 0;
-  for (const part of parts) {
-    const size = part.dims[2] * channels;
-    for (let step = 0; step < steps; step++) {
-      const piece = part.data.subarray(step * size, (step + 1) * size);
-      data.set(piece, (step * rows + first) * channels);
-    }
-    first += part.dims[2];
+/** Where there is no worker the page stays awake between parts. */
+async function rest() {
+  if (typeof document !== "undefined") await new Promise((done) => setTimeout(done));
+}
+
+/** Pieces of every step as one array (T, M, K). */
+function joined(steps, rows, channels) {
+  const data = new Float32Array(steps.length * rows * channels);
+  let at = 0;
+  for (const piece of steps.flat()) {
+    data.set(piece, at);
+    at += piece.length;
   }
-  return { data, shape: [steps, rows, channels] };
+  return { data, shape: [steps.length, rows, channels] };
 }
 
 async function answer({ id, task, ...given }) {

@@ -26,29 +26,25 @@ export class WasmBackend {
   constructor(model) {
     this.name = model.name;
     this.graph = model.graph;
-    this.mostSteps = model.spec.steps;
+    this.dt = model.spec.dt;
+    // A step that is a graph of its own may be taken as often as one likes.
+    this.mostSteps = this.graph.parts.includes("step") ? Infinity : model.spec.steps;
   }
 
-  async predict({ steps = this.mostSteps, times, interval, ...given }) {
-    if (times != null || interval != null) {
-      throw new Error("Other times and bounds need a server: run `ipot serve`.");
-    }
-    if (steps > this.mostSteps) {
-      throw new Error(`More than ${this.mostSteps} steps need a server: run \`ipot serve\`.`);
-    }
-    await (this.#ready ??= this.#load());
+  async predict({ steps, times, interval, ...given }) {
+    if (interval != null) throw new Error("Bounds need a server: run `ipot serve`.");
+    const at = this.#steps(steps, times);
     given.queries ??= given.points;
     const tensors = Object.fromEntries(
-      this.graph.inputs.map(({ name }) => [name, this.#scaled(name, given[name])]),
+      Object.keys(this.graph.columns).map((name) => [name, this.#scaled(name, given[name])]),
     );
-    const found = await engine("predict", { name: this.name, given: tensors });
-    const prediction = array(this.#undone(found), found.shape);
-    const [, rows, channels] = found.shape;
-    if (steps < found.shape[0]) {
-      prediction.data = prediction.data.subarray(0, steps * rows * channels);
-      prediction.shape = [steps, rows, channels];
-    }
-    return { prediction, milliseconds: found.milliseconds };
+    await (this.#ready ??= this.#load());
+    const found = await engine("predict", { name: this.name, given: tensors, at });
+    const [count, , channels] = found.shape;
+    const { timed, flat } = this.graph;
+    const front = timed ? [count] : [];
+    const shape = [...front, ...given.queries.shape.slice(0, -1), ...(flat ? [] : [channels])];
+    return { prediction: array(this.#undone(found), shape), milliseconds: found.milliseconds };
   }
 
   async solve() {
@@ -66,31 +62,58 @@ export class WasmBackend {
   }
 
   async #load() {
-    const [wasm, onnx] = await Promise.all([runtime(), asset(`${this.name}.onnx`)]);
+    const { parts } = this.graph;
+    const wasm = await asset("runtime.wasm");
     await engine("start", { wasm });
-    await engine("model", { name: this.name, onnx });
+    const files = await Promise.all(
+      parts.map((part) => asset(`${this.name}.${part}.onnx`, { again: false })),
+    );
+    const graphs = Object.fromEntries(parts.map((part, k) => [part, files[k]]));
+    await engine("model", { name: this.name, graphs, states: this.graph.states });
   }
 
-  /** As the graph counts: what is far from zero is brought near in float64. */
-  #scaled(name, { data, shape }) {
-    const change = this.graph.scalings?.[name] ?? this.#origin(name);
-    if (!change) return { data: Float32Array.from(data), shape };
+  /** The numbers of the steps to answer at, from 1. */
+  #steps(steps, times) {
+    const listed = times?.data ?? times;
+    const at = listed
+      ? Array.from(listed, (time) => Math.round(time / this.dt))
+      : steps == null
+        ? this.graph.at
+        : Array.from({ length: steps }, (_, k) => k + 1);
+    if (listed && !Array.from(listed).every((time, k) => this.#isStep(time, at, k))) {
+      const said = `times must increase and be multiples of the model's step, ${this.dt}`;
+      throw new Error(`${said}; got ${Array.from(listed).join(", ")}.`);
+    }
+    if (at.at(-1) > this.mostSteps) {
+      throw new Error(`More than ${this.mostSteps} steps need a server: run \`ipot serve\`.`);
+    }
+    return at;
+  }
+
+  #isStep(time, at, k) {
+    return at[k] > (at[k - 1] ?? 0) && Math.abs(time / this.dt - at[k]) < 1e-3;
+  }
+
+  /** One tensor of a graph: rows of its columns, and what is far from zero brought near in float64. */
+  #scaled(name, given) {
+    if (!given) throw new Error(`The model needs ${name}.`);
+    const columns = this.graph.columns[name];
+    const { data } = given;
+    if (data.length % columns) {
+      throw new Error(`${name}: ${columns} numbers for each, and ${data.length} are given.`);
+    }
+    const shape = name === "parameters" ? [columns] : [data.length / columns, columns];
+    const change = this.graph.scalings[name];
+    if (!change) return { data: Float32Array.from(data, Number), shape };
     const { offset, scale } = change;
-    const columns = shape.at(-1);
     const moved = Float32Array.from(data, (value, k) => {
-      return (value - offset[k % columns]) / scale[k % columns];
+      return (Number(value) - offset[k % columns]) / scale[k % columns];
     });
     return { data: moved, shape };
   }
 
-  #origin(name) {
-    const { origin } = this.graph;
-    if (!origin || !["points", "queries"].includes(name)) return null;
-    return { offset: origin, scale: origin.map(() => 1) };
-  }
-
   #undone({ data, shape }) {
-    const change = this.graph.scalings?.targets;
+    const change = this.graph.scalings.targets;
     if (!change) return data;
     const channels = shape.at(-1);
     return Float64Array.from(data, (value, k) => {
@@ -104,10 +127,6 @@ let list = null;
 async function listed() {
   list ??= asset("models.json").then((bytes) => JSON.parse(new TextDecoder().decode(bytes)));
   return list;
-}
-
-function runtime() {
-  return asset("runtime.wasm");
 }
 
 let started = null;
@@ -124,21 +143,29 @@ async function engine(task, given) {
 }
 
 async function start() {
-  let worker = null;
   try {
-    worker = new Worker("engine.js");
+    return await inWorker();
   } catch {
     // file:// allows no worker from a file, and the policy of the page none from elsewhere.
     await script("engine.js");
     return globalThis.ipotEngine;
   }
+}
+
+/** The engine in a worker, once it has answered; what forbids it may say so at once or later. */
+async function inWorker() {
+  const worker = new Worker("engine.js");
+  const send = (message) => {
+    return new Promise((done) => {
+      open.set(message.id, done);
+      worker.postMessage(message);
+    });
+  };
   worker.addEventListener("message", ({ data }) => {
     open.get(data.id)(data);
     open.delete(data.id);
   });
-  return (message) =>
-    new Promise((done) => {
-      open.set(message.id, done);
-      worker.postMessage(message);
-    });
+  const failed = new Promise((_, refused) => worker.addEventListener("error", refused));
+  await Promise.race([send({ id: 0, task: "hello" }), failed]);
+  return send;
 }

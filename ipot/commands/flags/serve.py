@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 import tyro
@@ -17,6 +18,7 @@ class Serve:
         ipot serve
         ipot serve darcy airfoil
         ipot serve surrogate/ --port 8080
+        ipot serve darcy surrogate/ --export page/
 
     A model is the name of one in the package, the folder of a saved model or of a run; without any,
     all in the package are served. The page is at http://127.0.0.1:8000/, the API below /v1, and
@@ -24,9 +26,14 @@ class Serve:
 
     It answers to this machine alone, unless --host says otherwise: whoever reaches it may ask, and
     there are no passwords. Behind a reverse proxy, --host-name is the name that people ask by.
+
+    --export writes a page that needs no server: for any web space, or to be opened as a file.
     """
 
-    usual: ClassVar = ("models", "port", "host", "host_name", "device", "answer_seconds")
+    usual: ClassVar = (
+        *("models", "port", "host", "host_name", "device", "answer_seconds"),
+        *("export", "overwrite"),
+    )
 
     models: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """Names of models in the package, or folders; all in the package unless said."""
@@ -46,6 +53,10 @@ class Serve:
     """Longest time for an answer, the waiting included."""
     solve_seconds: float = 120.0
     """Longest time for a solution of a solver."""
+    export: Path | None = None
+    """Folder for a page that answers in the browser, without a server; nothing is served then."""
+    overwrite: bool = False
+    """Write over what is there already."""
     device: str = "auto"
     """auto, cpu or cuda."""
     trust: bool = False

@@ -1,0 +1,229 @@
+"""The page without a server answers as Python does, from a web server and from a folder."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from own import tiny
+from serve.small import untrained
+
+import ipot
+from ipot.data.own import Dataset
+
+ROOT = Path(__file__).parents[2]
+RANDOM = np.random.default_rng(5)
+HERE, THERE = RANDOM.random((70, 2)), RANDOM.random((9, 2))
+ALL = tiny.arrays("all", 40)
+
+
+def far():
+    """A model of numbers that float32 cannot hold, with parameters."""
+    given = {
+        "points": 5e6 + 10 * ALL["points"],
+        "queries": 5e6 + 10 * ALL["queries"],
+        "values": 1e9 + ALL["values"],
+        "parameters": 1e-35 * ALL["parameters"],
+        "targets": 1e9 + ALL["targets"],
+    }
+    return tiny.quick(Dataset.from_arrays(**given), epochs=1, blend=False)
+
+
+MODELS = {
+    "darcy": lambda: untrained("darcy"),
+    "lattice": lambda: untrained("darcy", "lattice"),
+    "navier_stokes": lambda: untrained("navier_stokes", "lattice"),
+    "times": lambda: tiny.quick(tiny.data("times", 40), epochs=1, blend=False),
+    "parameters": lambda: tiny.quick(tiny.data("parameters", 120), epochs=1),
+    "far": far,
+}
+GROUND = RANDOM.choice([3.0, 12.0], (70, 1))
+PAST = RANDOM.standard_normal((70, 10))
+NUMBERS = RANDOM.random(3)
+QUESTIONS = {
+    "other points and queries": ("darcy", {"points": HERE, "values": GROUND, "queries": THERE}),
+    "at the points": ("darcy", {"points": HERE, "values": GROUND}),
+    "one point": ("darcy", {"points": HERE[:1], "values": GROUND[:1], "queries": THERE}),
+    "on a grid": (
+        "darcy",
+        {"points": HERE, "values": GROUND, "queries": RANDOM.random((3, 4, 2))},
+    ),
+    "more queries than at once": (
+        "lattice",
+        {"points": HERE, "values": GROUND, "queries": RANDOM.random((40_000, 2))},
+    ),
+    "steps": ("navier_stokes", {"points": HERE, "values": PAST, "queries": THERE}),
+    "fewer steps": ("navier_stokes", {"points": HERE, "values": PAST, "steps": 2}),
+    "more steps": ("navier_stokes", {"points": HERE, "values": PAST, "steps": 5}),
+    "times": ("navier_stokes", {"points": HERE, "values": PAST, "times": [1.0, 4.0]}),
+    "own times": ("times", {"points": HERE, "values": GROUND[:, 0] / 10}),
+    "parameters alone": ("parameters", {"queries": THERE, "parameters": NUMBERS}),
+    "far from zero": (
+        "far",
+        {
+            "points": 5e6 + 10 * HERE,
+            "values": 1e9 + GROUND[:, 0] / 10,
+            "queries": 5e6 + 10 * THERE,
+            "parameters": 1e-35 * NUMBERS,
+        },
+    ),
+}
+OWN_SCALE = {"far": 1.0}
+"""What differences are measured by where the numbers themselves say nothing of it."""
+SCENES = ("darcy", "lattice")
+"""Models with a scene."""
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Folders of models by name."""
+    folder = tmp_path_factory.mktemp("saved")
+    for name, make in MODELS.items():
+        make().save(folder / name)
+    return {name: folder / name for name in MODELS}
+
+
+@pytest.fixture(scope="module")
+def exported(browser, saved, tmp_path_factory):
+    """A page with all of them. It needs no browser, and is not made without one."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    page = tmp_path_factory.mktemp("exported") / "page"
+    command = [sys.executable, "-m", "ipot", "serve", *map(str, saved.values()), "--export", page]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert run.returncode == 0, run.stderr
+    return page
+
+
+@pytest.fixture(scope="module")
+def address(exported):
+    """The page on a plain web server."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    handler = functools.partial(Quiet, directory=exported)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(params=["a web server", "a folder"])
+def page(request, open_page, exported):
+    """The page, opened in either way."""
+    if request.param == "a folder":
+        where = (exported / "index.html").as_uri()
+    else:
+        where = request.getfixturevalue("address")
+    found = open_page(where)
+    found.settle()
+    found.worker = request.param == "a web server"
+    return found
+
+
+ASK = """
+(async () => {
+  const arrays = ["points", "values", "queries", "parameters"];
+  const inputs = Object.fromEntries(Object.entries(given.question).map(([name, value]) => {
+    if (!arrays.includes(name)) return [name, value];
+    return [name, { data: Float64Array.from(value.data), shape: value.shape }];
+  }));
+  return (await (await ipot.backend(given.name)).predict(inputs)).prediction;
+})()
+"""
+
+
+def ask(page, name, question):
+    """What a model of the page answers."""
+    plain = {
+        key: {"data": value.ravel().tolist(), "shape": value.shape}
+        if isinstance(value, np.ndarray)
+        else value
+        for key, value in question.items()
+    }
+    found = page.read(ASK, {"name": name, "question": plain})
+    return np.reshape(found["data"], [int(n) for n in found["shape"]])
+
+
+@pytest.mark.filterwarnings("ignore:inputs far outside")
+def test_as_python_answers(page, saved):
+    loaded = {name: ipot.load(folder, device="cpu") for name, folder in saved.items()}
+    for kind, (name, question) in QUESTIONS.items():
+        found, wanted = ask(page, name, question), loaded[name].predict(**question)
+        assert found.shape == wanted.shape, kind
+        scale = OWN_SCALE.get(name, np.abs(wanted).max())
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 * scale, err_msg=kind)
+    assert bool(page.page.workers) == page.worker, "a worker, where there may be one"
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_scene_without_a_server(page, saved, name):
+    page.go(f"{page.address}#{name}")
+    page.page.reload()
+    page.settle()
+    assert page.page.locator(".time").text_content().startswith(tuple("123456789"))
+    assert "in this browser" in page.page.locator(".time").text_content()
+    before = page.last()
+    page.stroke("Permeability", [(0.2, 0.3), (0.8, 0.3)])
+    page.settle()
+    last = page.last()
+    assert not np.array_equal(last["inputs"]["values"], before["inputs"]["values"])
+    wanted = ipot.load(saved[name], device="cpu").predict(**last["inputs"])
+    np.testing.assert_allclose(
+        last["answer"]["prediction"], wanted, rtol=0, atol=1e-4 * np.abs(wanted).max()
+    )
+    assert not page.page.get_by_role("button", name="Solve", exact=True).count()
+
+
+def test_what_needs_a_server_is_said(page):
+    question = {"points": HERE, "values": GROUND, "interval": 0.9}
+    with pytest.raises(Exception, match="Bounds need a server: run `ipot serve`"):
+        ask(page, "darcy", question)
+    with pytest.raises(Exception, match="More than 1 steps need a server"):
+        ask(page, "darcy", {"points": HERE, "values": GROUND, "steps": 2})
+    with pytest.raises(Exception, match="must increase and be multiples"):
+        ask(page, "navier_stokes", {"points": HERE, "values": PAST, "times": [1.5]})
+    with pytest.raises(Exception, match="The model needs values"):
+        ask(page, "darcy", {"points": HERE})
+
+
+def test_nothing_but_the_page_s_own_files_is_asked_for(page, exported):
+    root = page.address.removesuffix("index.html")
+    names = {url.removeprefix(root).partition("#")[0] for url in page.requests}
+    assert names <= {"", "index.html"} | {
+        path.relative_to(exported).as_posix() for path in exported.rglob("*") if path.is_file()
+    }
+    assert "assets/runtime.wasm.js" in names
+
+
+FORBIDDEN = {
+    "code as text": "new Function('return 1')()",
+    "a request to another place": "fetch('https://example.com/')",
+    "a request to its own place": "fetch('page.js')",
+    "a script in the page": """(() => {
+        const made = document.createElement("script");
+        made.textContent = "globalThis.slipped = true";
+        document.head.append(made);
+        if (!globalThis.slipped) throw new Error("Content Security Policy");
+    })()""",
+}
+
+
+@pytest.mark.parametrize("kind", FORBIDDEN)
+def test_the_policy_of_the_page(page, kind):
+    # A browser's tools may do what the page may not, until they wait for something.
+    later = f"new Promise((done) => setTimeout(done)).then(() => {FORBIDDEN[kind]})"
+    with pytest.raises(Exception, match=r"Content Security Policy|Failed to fetch"):
+        page.read(later)
+    page.forgive("Content Security Policy")
