@@ -5,7 +5,8 @@
 
 A runtime makes float32 of either when it loads the graph, once. Rows of whole numbers round by
 2^-16 of the largest weight of the row, several times less than half precision would round most of
-them.
+them. What is one row alone is no weight: exporters keep places of a lattice so, and what follows
+from them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def compact(source: Path, target: Path, *, rounded: bool) -> bool:
             half = array.astype(np.float16)
         if np.array_equal(half.astype(np.float32), array):
             made, held = _from_half(onnx, tensor.name, half)
-        elif rounded and np.isfinite(array).all():
+        elif rounded and array.ndim > 1 and len(array) > 1 and np.isfinite(array).all():
             made, held = _from_whole(onnx, tensor.name, array)
             lost = True
         else:

@@ -35,7 +35,7 @@ def test_it_opens_with_an_answer(page, same):
     moved = page.read("state.moved")
     assert moved[0] == 0
     np.testing.assert_allclose(found["values"], departure(moved), atol=1e-6)
-    assert "ms on the server for 495 places" in page.page.locator(".time").text_content()
+    assert "s on the server for 495 places" in page.page.locator(".time").text_content()
 
 
 def test_a_corner_is_dragged(page, same):

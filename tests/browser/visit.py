@@ -117,9 +117,10 @@ class Visit:
 
     def press(self, label: str) -> None:
         """Press a button and wait until it has done its work."""
-        button = self.page.get_by_role("button", name=label, exact=True)
+        # The element itself: what is written on it may change.
+        button = self.page.get_by_role("button", name=label, exact=True).element_handle()
         button.click()
-        self.page.wait_for_function("(b) => !b.disabled", arg=button.element_handle())
+        self.page.wait_for_function("(b) => !b.disabled", arg=button)
 
     def choose(self, label: str) -> None:
         """One of a few, or something that is on or off, by its text."""
@@ -146,7 +147,11 @@ class Visit:
         canvas = self.figure(title)
         found = canvas.evaluate(
             f"(canvas) => {{ {PASSING} const {{ width, height }} = canvas;"
-            "const all = canvas.getContext('2d').getImageData(0, 0, width, height);"
+            # A canvas that is read more than once is warned of.
+            "const copy = new OffscreenCanvas(width, height);"
+            "const context = copy.getContext('2d');"
+            "context.drawImage(canvas, 0, 0);"
+            "const all = context.getImageData(0, 0, width, height);"
             "return { width, height, data: passing(all.data) }; }"
         )
         return _unpacked(found["data"]).reshape(found["height"], found["width"], 4)

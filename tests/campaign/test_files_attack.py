@@ -173,11 +173,11 @@ def test_code_that_a_file_names_is_found(tried, monkeypatch):
 
 
 def test_code_that_a_saved_model_names_is_found(tried, monkeypatch, tmp_path):
-    from ipot import registry
+    from ipot import trust
 
     attack = only(files.Runs, "saved")
     tried(attack, "read saved", [])
-    monkeypatch.setattr(registry, "named_in_file", lambda kind, name, file, **_: name)
+    monkeypatch.setattr(trust, "named_in_file", lambda kind, name, file, **_: name)
     tree, around = attack._tree(tmp_path, "saved"), Around(tmp_path, "..")
     wanted = f'"model": {{"name": "{CANARY}"'.encode()
     naming = next(

@@ -5,7 +5,7 @@ import pytest
 
 import ipot
 from ipot.formats import numpy_files as arrays
-from ipot.surrogate import arguments, batches
+from ipot.surrogate import answers, arguments
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_mapped_arrays_are_not_loaded(run, case, tmp_path, monkeypatch):
     surrogate = ipot.load(run)
     mapped = {n: np.load(tmp_path / "case" / f"{n}.npy", mmap_mode="r") for n in case}
     seen = []
-    before = batches.predict
+    before = answers.predict
 
     def spy(model, batch, **terms):
         for name, array in mapped.items():
@@ -47,7 +47,7 @@ def test_mapped_arrays_are_not_loaded(run, case, tmp_path, monkeypatch):
         seen.append({name: getattr(batch, name).data_ptr() for name in mapped})
         return before(model, batch, **terms)
 
-    monkeypatch.setattr(batches, "predict", spy)
+    monkeypatch.setattr(answers, "predict", spy)
     place = np.lib.format.open_memmap(tmp_path / "out.npy", "w+", np.float32, (1, 7, 1))
     assert surrogate.predict(**mapped, rows=5, out=place) is place
     assert seen == [{name: array.ctypes.data for name, array in mapped.items()}]

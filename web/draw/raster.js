@@ -73,6 +73,21 @@ export function gridTriangles(nx, ny, closed = false) {
   return Uint32Array.from(found);
 }
 
+/** The edges of such a grid as pieces of lines x0 y0 x1 y1, one after the other. */
+export function gridLines(points, nx, ny) {
+  const found = [];
+  const join = (a, b) => {
+    found.push(points[2 * a], points[2 * a + 1], points[2 * b], points[2 * b + 1]);
+  };
+  for (let i = 0; i < nx; i++) {
+    for (let j = 0; j < ny; j++) {
+      if (i + 1 < nx) join(i * ny + j, (i + 1) * ny + j);
+      if (j + 1 < ny) join(i * ny + j, i * ny + j + 1);
+    }
+  }
+  return found;
+}
+
 /** Where a field that is linear in triangles takes a value: pieces of lines x0 y0 x1 y1, one after
  *  the other. `points` are x and y of every node. */
 export function contour({ points, triangles, values }, level) {

@@ -83,6 +83,11 @@ export function profile(heights, places = 101) {
   return Float64Array.from(splines(places), (row) => dot(row, all));
 }
 
+/** How far the die has come down at a frame, in mm. */
+export function descent(frame) {
+  return (SPEED * DURATION * frame) / FRAMES;
+}
+
 /** Where node (i, j) of the block is at first, in mm. */
 export function reference(size, i, j) {
   const spacing = LENGTH / (size - 1);
@@ -90,10 +95,11 @@ export function reference(size, i, j) {
 }
 
 /** Places, down the block and along time, at which a model of `size` nodes is asked: every so many
- *  of its nodes and frames, the last of each included. */
-export function queries(size, step = 1, frames = 1) {
+ *  of its nodes and frames, the last of each included, or one frame alone. */
+export function queries(size, step = 1, frames = 1, alone = null) {
   const [along, across, times] = grid(size);
-  const lines = [thinned(along, step), thinned(across, step), thinned(times, frames)];
+  const when = alone === null ? thinned(times, frames) : [alone];
+  const lines = [thinned(along, step), thinned(across, step), when];
   const count = lines.reduce((product, line) => product * line.length, 1);
   const rows = new Float32Array(3 * count);
   let row = 0;

@@ -3,7 +3,7 @@
 import { array } from "../backends/npz.js";
 import { Scale } from "../draw/colours.js";
 import { Handles } from "../draw/handles.js";
-import { contour, gridTriangles, nearest } from "../draw/raster.js";
+import { contour, gridLines, gridTriangles, nearest } from "../draw/raster.js";
 import * as wing from "../problems/airfoil.js";
 import { Comparison } from "../shell/comparison.js";
 import { shortNumber } from "../shell/numbers.js";
@@ -19,7 +19,7 @@ export default {
   problem: "airfoil",
   title: "Airfoil",
   about:
-    "Air streams past a wing at 0.8 times the speed of sound. Bend the wing; the line is where the flow reaches Mach 1.",
+    "Air streams past a wing at Mach 0.8. Bend the wing; the line is where the flow reaches Mach 1.",
 
   open(room) {
     const { spec, ranges } = room.model;
@@ -59,7 +59,8 @@ export default {
         const { asked, whole } = state;
         if (!moving || whole.count <= rows) return { inputs: asked, mesh: whole };
         const mesh = inView(whole, rows);
-        return { inputs: { ...asked, queries: rowsOf(asked.points, mesh.nodes) }, mesh, coarse: true };
+        const queries = rowsOf(asked.points, mesh.nodes);
+        return { inputs: { ...asked, queries }, mesh, coarse: true };
       },
       show({ prediction }, { mesh }) {
         state.shown = mesh;
@@ -103,7 +104,8 @@ export default {
       const sonic = part === "error" ? [] : contour(field, 1);
       const body = wing.bent(state.moved).flat();
       const box = cornersOf(state.moved);
-      const lines = state.lines && edges(state.whole);
+      const { around: n, across: m } = state.whole;
+      const lines = state.lines && gridLines(state.whole.points, n, m);
       figure.show((paint) => {
         paint.mesh({ ...field, scale });
         if (lines) paint.segments({ points: lines, colour: "#ffffff", width: 0.3 });
@@ -225,19 +227,6 @@ function rowsOf({ data, shape: [, columns] }, rows) {
   const found = new Float32Array(rows.length * columns);
   rows.forEach((row, k) => found.set(data.subarray(row * columns, (row + 1) * columns), k * columns));
   return array(found, [rows.length, columns]);
-}
-
-/** The edges of a mesh as pieces of lines. */
-function edges({ points, around, across }) {
-  const found = [];
-  const join = (a, b) => found.push(points[2 * a], points[2 * a + 1], points[2 * b], points[2 * b + 1]);
-  for (let i = 0; i < around; i++) {
-    for (let j = 0; j < across; j++) {
-      if (i + 1 < around) join(i * across + j, (i + 1) * across + j);
-      if (j + 1 < across) join(i * across + j, i * across + j + 1);
-    }
-  }
-  return found;
 }
 
 /** Whether a place lies within a closed line x0 y0 x1 y1 … */

@@ -175,7 +175,7 @@ export default {
     }
 
     reshape(cavity.draw());
-    return { state };
+    return { state, compared };
   },
 };
 
