@@ -61,8 +61,8 @@ COPIED = (
     f"{ASSETS}/runtime.wasm.js",
 )
 TOLERANCE, ROUNDED = 1e-5, 8e-5
-"""How far an answer of a graph may be from the model's, relative to the largest of its channel: with
-all weights as they are, and rounded to 16 bits, which is not done where that would be farther."""
+"""How far answers of a graph may be from the model's, relative to the largest of their channel: as
+weights are, and with weights rounded to 16 bits, which they are not where that would be farther."""
 LOCAL = ("limits", "bounds", "highest_level", "solver")
 """What is said of a model on a server, and is not so in a browser."""
 
