@@ -100,7 +100,8 @@ class Request:
         body, headers = self.body, {"Host": HOST} | dict(self.headers)
         if self.chunks is not None:
             headers = {"Transfer-Encoding": "chunked"} | headers
-            pieces = [body[i : i + self.chunks] for i in range(0, len(body), self.chunks)]
+            size = max(self.chunks, len(body) // 5000)
+            pieces = [body[i : i + size] for i in range(0, len(body), size)]
             body = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in [*pieces, b""])
         elif body:
             headers = {"Content-Length": str(len(body))} | headers

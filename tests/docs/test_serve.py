@@ -106,7 +106,7 @@ def test_the_table_of_limits_is_that_of_the_server():
         f"| samples at once | {limits.samples} |",
         f"| steps of a rollout | {limits.steps} |",
         f"| questions that wait | {limits.waiting} |",
-        f"| seconds for an answer, the waiting included | {limits.seconds:g} |",
+        f"| seconds for an answer; a question waits as long for its turn | {limits.seconds:g} |",
         f"| seconds for a solution | {limits.solve_seconds:g} |",
         f"for a body | {limits.head_seconds:g}; {limits.body_seconds:g} |",
         f"open connections | {limits.connections}; {2 * limits.connections} |",

@@ -252,6 +252,24 @@ def test_an_answer_that_takes_too_long(start):
     assert server.ask("POST", PATH, OK).status == 200
 
 
+def test_a_question_has_its_whole_time_when_its_turn_comes(start):
+    server = start(seconds=3.0)
+    free = occupied(server)
+    with server.connect() as connection:
+        connection.sendall(LENGTH + OK)
+        until(lambda: server.server.worker.jobs)
+        work = server.server.models.find("darcy")
+        whole = work.model
+        work.model = lambda: time.sleep(1.5) or whole()  # to the end of the time from its arrival
+        try:
+            time.sleep(2.2)
+            free.set()
+            assert read_answer(connection).status == 200
+        finally:
+            work.model = whole
+            free.set()
+
+
 def test_what_fails_in_the_background_ends_nothing(start):
     server = start()
 
