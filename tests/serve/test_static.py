@@ -177,10 +177,19 @@ def test_a_model_that_cannot_go_is_refused_by_name(tmp_path):
     )
     ipot.Surrogate.of_experiment(build(settings), settings).save(tmp_path / "bound")
     told = Served("bound", tmp_path / "bound", "darcy", how={"device": "cpu"})
-    with pytest.raises(
-        Unsupported, match=r"bound does not go into a page: fno cannot be exported: it needs .*grid"
-    ):
+    said = r"bound does not go into a page: fno cannot be exported: it needs .*grid"
+    with pytest.raises(Unsupported, match=said):
         static.export_page([told], tmp_path / "page")
+    assert not (tmp_path / "page").exists()
+
+
+def test_graphs_that_are_off_are_refused_by_name(served, tmp_path, monkeypatch):
+    def write(*given, **how):
+        raise RunError("ipot cannot be exported: its graph differs from it by 1.00e-03")
+
+    monkeypatch.setattr(parts, "write_parts", write)
+    with pytest.raises(RunError, match=r"darcy does not go into a page: .* differs"):
+        static.export_page([served], tmp_path / "page")
     assert not (tmp_path / "page").exists()
 
 
