@@ -91,6 +91,12 @@ def test_the_html_says_what_the_page_may_do(served, quick, tmp_path):
     assert told["default-src"] == "'none'"
     assert told["script-src"] == "'self' 'wasm-unsafe-eval'"
     assert "connect-src" not in told
+    # The page about it says why each is there.
+    known = (Path(__file__).parents[2] / "docs" / "static-page.md").read_text()
+    sources = re.findall(
+        r"^\| `([^`]*)` \|", known.split("## What the page may do")[1], re.MULTILINE
+    )
+    assert "; ".join(sources).replace("; 'wasm", " 'wasm") == policy[1]
     # It holds for what follows it, so nothing that loads may stand before.
     assert not re.search(r"<(script|link|style|img)", html[: policy.start()])
     assert 'name="ipot-backend" content="wasm"' in html
