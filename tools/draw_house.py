@@ -47,8 +47,6 @@ ABOUT = {
     "trained": "models of the package",
     "formats": "files in and out",
     "run_folder": "the folder of a run",
-    "registry": "problems and models by name",
-    "trust": "which code a file may name",
     "reproduce": "the paper, item by item",
 }
 WALKS = {
