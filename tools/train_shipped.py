@@ -54,7 +54,7 @@ RESERVE = 0.9
 LEAST = 0.05
 """Minutes of training at least."""
 SAMPLE_BYTES = 400_000
-"""How large samples.npz may be."""
+"""How large samples.npz may be, unless a single sample is larger."""
 KEPT = ((8, "float32"), (4, "float32"), (2, "float32"), (2, "float16"), (1, "float16"))
 """How many test samples it holds, and in which numbers: the first that fits."""
 NOT_ON_CARD = ("environment", "training")
