@@ -60,9 +60,10 @@ def test_what_is_rare_in_training_is_said(page):
     assert "as unusual" not in page.page.locator("main").text_content()
     page.stroke(FIGURE, [(0.8, 0.5), (0.99, 0.5)], box=BOX)
     page.settle()
-    taken = edge(page.read("state.theta"), np.pi / 6)  # the ring beside it
-    page.stroke(FIGURE, [taken, (0.55, 0.53)], box=BOX)
-    page.settle()
+    for angle in (np.pi / 6, np.pi / 2):  # rings beside it, towards the middle
+        taken = edge(page.read("state.theta"), angle)
+        page.stroke(FIGURE, [taken, (CENTRE, CENTRE)], box=BOX)
+        page.settle()
     assert "as unusual as this" in page.page.locator("main").text_content()
 
 
