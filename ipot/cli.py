@@ -87,7 +87,7 @@ def _run(name: str, arguments: list[str]) -> int:
 
 
 def _trusting(arguments: list[str], error: Untrusted) -> str:
-    """The same command once more, by somebody who trusts the folder that it was refused for."""
+    """The command to type to trust the folder because of which it was refused."""
     words = [] if error.home is None else [f"PYTHONPATH={shlex.quote(str(error.home))}"]
     return " ".join([*words, shlex.join(["ipot", *arguments, "--trust"])])
 

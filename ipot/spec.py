@@ -19,6 +19,10 @@ class Need(Enum):
     HISTORY = "past frames of its outputs among the inputs"
 
 
+ALL_POINTS = frozenset({Need.GRID, Need.EDGES, Need.SAME_POINTS, Need.FIXED_POINTS})
+"""Needs that are met by all input points together, and not by some of them."""
+
+
 def frame_name(name: str, back: int) -> str:
     """What a channel is called in a frame some steps before the last one, which is at t."""
     return f"{name}(t-{back})" if back else f"{name}(t)"

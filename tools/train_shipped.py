@@ -135,7 +135,12 @@ RECIPES = {
     "elasticity": Recipe(
         "Stress around a cavity in rubber",
         15,
-        How("ipot", "--count.train 1000 --count.validation 50 --count.test 100", FEW),
+        How(
+            "lattice",
+            "--count.train 1000 --count.validation 50 --count.test 100",
+            "--model.width 24 --model.most-width 96 --model.blocks 1 --model.places 32"
+            " --training.batch 5 --training.learning-rate 3e-3 --training.augment",
+        ),
         How("ipot"),
     ),
     "navier_stokes": Recipe(
@@ -144,7 +149,7 @@ RECIPES = {
         How(
             "lattice",
             "--problem.size 64 --count.train 300 --count.validation 10 --count.test 20",
-            f"{NARROW} --training.batch 8 --training.pieces 2",
+            f"{NARROW} --training.batch 8 --training.pieces 1 --training.validate-every 10",
         ),
         How("lattice", "--problem.size 64", WIDE),
     ),
@@ -155,7 +160,7 @@ RECIPES = {
             "ipot",
             "--problem.size 61 --problem.mass-scaling 100 --count.train 250"
             " --count.validation 20 --count.test 30",
-            f"{FEW} --training.queries 0.04",
+            f"{FEW} --training.queries 0.04 --training.validate-every 5",
         ),
         How("ipot"),
     ),
@@ -165,7 +170,8 @@ RECIPES = {
         How(
             "lattice",
             "--problem.size 64 --count.train 64 --count.validation 8 --count.test 8",
-            f"{NARROW} --model.finest 0 --training.unroll 1 --training.pieces 2 --training.batch 8",
+            f"{NARROW} --model.finest 0 --training.unroll 1 --training.pieces 1 --training.batch 8"
+            " --training.validate-every 10",
         ),
         How("lattice", "", f"{WIDE} --model.blocks 1"),
     ),

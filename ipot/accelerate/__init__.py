@@ -4,20 +4,18 @@ parameters, for its device, for a precision, for training or for inference.
     quick = accelerate(model, training=True)
     quick(batch)                              # what model(batch) is, up to rounding
 
-It works layer by layer (`ipot.accelerate.layers`): a model made of layers that are known here needs
-no line of its own, and a layer that is not passes unchanged (`unchanged` says which). The model as
-it stands is the reference that everything here is tested and measured against; models and layers
-know nothing of this package.
+It works layer by layer (`ipot.accelerate.layers`): a model made of layers that are known here is
+accelerated as it is, and an unknown layer stays unchanged (`unchanged` lists them). The original
+model is the reference that everything here is tested and measured against; models and layers know
+nothing of this package.
 
-    layers         the quicker versions of layers, and which is whose
-    operators      whole models: decoding together, encoding in chunks, parts to compile
-    attention      the ways to compute attention between given queries, keys and values
-    fixed_mesh     what a mesh that stays the same gives, kept for a training
-    shared_mesh    a mesh that all samples of a batch share
-    streaming      attention over inputs without limit, in chunks
-    relay_streaming    a relay over such inputs, pass after pass
-    replay         answers on a GPU, captured and replayed
-    cuda, cpu      kernels in Triton and in C++
+    layers         the quicker versions of layers, and which is whose operators      whole models:
+    decoding together, encoding in chunks, parts to compile attention      the ways to compute
+    attention between given queries, keys and values fixed_mesh     features and projections of a
+    mesh that stays the same, kept during training shared_mesh    a mesh that all samples of a batch
+    share streaming      attention over any number of inputs, in chunks relay_streaming    the same
+    for a relay, in several passes replay         CUDA graphs of repeated predictions cuda, cpu
+    kernels in Triton and in C++
 """
 
 from __future__ import annotations
@@ -40,13 +38,12 @@ _made: WeakKeyDictionary[nn.Module, dict[Any, tuple[Any, Any]]] = WeakKeyDiction
 
 
 def accelerate(model: M, *, training: bool = False, attention: str = "auto") -> M:
-    """A faster version of a model on the device of its parameters, which both share.
+    """A faster version of a model, on the model's device and with the model's own parameters.
 
     Products are computed in the model's own precision, or in that of autocast where it is on now;
-    with `training` gradients can be asked for. `attention` forces one way to compute it, for tests
-    and measurements (`ipot.accelerate.twins.ATTENTION`). The model itself is left as it is. What
-    is decided here is decided once: a model whose layers or hooks are changed later is to be
-    accelerated again.
+    with `training` it can be differentiated. `attention` forces one implementation of attention,
+    for tests and measurements (`ipot.accelerate.twins.ATTENTION`). The model itself is not changed.
+    Everything is decided once: if layers or hooks of the model change later, accelerate it again.
     """
     from ipot.accelerate.layers import QUICKER
     from ipot.accelerate.operators import decoding_together
@@ -63,8 +60,8 @@ def accelerate(model: M, *, training: bool = False, attention: str = "auto") -> 
 
 
 def for_answers(model: M) -> M:
-    """A model accelerated for answers as autocast is now, kept for as long as the model lives and
-    made anew where its layers, their attributes or hooks are others."""
+    """The model accelerated for inference under the current autocast. It is cached as long as the
+    model lives, and made again if layers, their attributes or hooks have changed."""
     from ipot.accelerate.twins import fingerprint
 
     target, known = _target(model, False, "auto"), fingerprint(model)
@@ -78,7 +75,8 @@ def for_answers(model: M) -> M:
 
 
 def _target(model: nn.Module, training: bool, attention: str) -> Target | None:
-    """What a model is accelerated for; None for one without numbers."""
+    """The device and precision that a model is accelerated for; None for a model without
+    tensors."""
     from ipot.accelerate.twins import Target
 
     tensors = chain(model.parameters(), model.buffers())
@@ -92,7 +90,7 @@ def _target(model: nn.Module, training: bool, attention: str) -> Target | None:
 
 
 def unchanged(model: nn.Module) -> list[str]:
-    """The names of the layers with parameters that `accelerate` passes as they are."""
+    """The names of the layers with parameters that `accelerate` leaves unchanged."""
     from ipot.accelerate.layers import PARTS, QUICKER
     from ipot.accelerate.twins import is_closed
 

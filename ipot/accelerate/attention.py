@@ -1,4 +1,4 @@
-"""The ways to compute softmax(Q Kᵀ / √e) V. They agree up to rounding.
+"""The implementations of softmax(Q Kᵀ / √e) V. They agree up to rounding.
 
 plain     the formula (`ipot.nn.attention`), three operations; best for training on a CPU where
           scores are few: there the backward of the fused operator is an order of magnitude slower
@@ -29,7 +29,7 @@ from ipot.nn.attention import attention as plain_attention
 from ipot.nn.attention import join_heads, split_heads
 
 FEW = 1 << 12
-"""Scores of a batch up to which the formula is as quick as any other way."""
+"""Scores of a batch up to which the formula is as quick as anything else."""
 OURS = {
     "native": native.attend,
     "halves": native.attend_rounded,
@@ -41,8 +41,8 @@ OURS = {
 def path_of(
     target: Target, query: Tensor, key: Tensor, heads: int | None = None, *, narrow: bool = False
 ) -> str:
-    """The way that attention between these goes; `heads` are how many lie side by side in their
-    channels, `narrow` says that values are narrower than keys."""
+    """Which implementation computes attention between these tensors. `heads` is how many heads lie
+    side by side in their channels, `narrow` says that values are narrower than keys."""
     if not target.free:
         return target.attention
     if query.device.type == "cpu":
@@ -63,12 +63,12 @@ def path_of(
 
 
 def goes_native(query: Tensor, key: Tensor, heads: int | None) -> bool:
-    """True if our C++ kernels attend between these in float32."""
+    """True if our C++ kernels compute this attention in float32."""
     return exact(query, key) and _many(query, key, heads) and available()
 
 
 def goes_by_halves(query: Tensor, key: Tensor, heads: int | None) -> bool:
-    """True if our C++ kernels attend between these with products in bf16."""
+    """True if our C++ kernels compute this attention with products in bf16."""
     return rounds(query, key) and _many(query, key, heads)
 
 
@@ -103,7 +103,7 @@ def attend(
     heads: int,
     mask: Bool[Tensor, "B N"] | None = None,
 ) -> Float[Tensor, "B M Hf"]:
-    """Attention as projections leave it: heads side by side, keys and values packed in one tensor.
+    """Attention from projections: heads side by side, keys and values packed in one tensor.
 
     A query with a leading 1 serves the whole batch. Values may be narrower than keys.
     """
@@ -126,7 +126,7 @@ def attend_narrow(
     heads: int,
     mask: Bool[Tensor, "B N"] | None = None,
 ) -> Float[Tensor, "B M Hf"]:
-    """Attention with values of a few channels, apart from their keys."""
+    """Attention with values of a few channels, given apart from their keys."""
     path = path_of(target, query, key, heads, narrow=value.shape[-1] < key.shape[-1])
     if path == "kernel":
         from ipot.accelerate.cuda.attention import attend_narrow as kernel

@@ -36,21 +36,21 @@ Prepare = Callable[[Batch], Batch]
 
 
 class EncodesInChunks:
-    """A model whose encoder can take inputs in chunks by a way of its own."""
+    """A model with its own method to encode inputs in chunks."""
 
     def takes_chunks(self) -> bool:
-        """True if its layers are those that this way knows."""
+        """True if the method knows all of the model's layers."""
         raise NotImplementedError
 
     def is_much(self, batch: Batch) -> bool:
-        """True if a batch had better be taken in chunks."""
+        """True if a batch should be encoded in chunks."""
         raise NotImplementedError
 
     def encode_in_chunks(
         self, batch: Batch, prepare: Prepare = lambda batch: batch, at_once: int | None = None
     ) -> Latent:
-        """The state of a batch whose chunks `prepare` turns into what the model takes, of about
-        `at_once` samples times points each."""
+        """The state of a batch, from chunks of about `at_once` samples times points; `prepare`
+        turns each into what the model takes."""
         raise NotImplementedError
 
 
@@ -59,7 +59,7 @@ Tokens = Callable[..., tuple[Tensor | Split | Ready, Tensor | None]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chunks:
-    """What is attended to, in chunks that are made when their turn comes."""
+    """The context of an attention, in chunks that are made one after the other."""
 
     rows: tuple[Tensor | None, ...]
     """What is cut: tensors (B or 1, N, ...) on any device, None for one that is not there."""
@@ -68,7 +68,7 @@ class Chunks:
     size: int
     """Rows of a chunk."""
     last: Callable[[], Tensor] | None = None
-    """Tokens behind all others, a chunk of their own."""
+    """Tokens after all others, a chunk of their own."""
     weights: tuple[Tensor, ...] = ()
     """What tokens are made with besides; gradients go to these and to the rows and no further."""
 
@@ -78,7 +78,7 @@ class Chunks:
         return next(t.shape[1] for t in self.rows if t is not None)
 
     def parts(self) -> Iterator[slice | None]:
-        """The rows of every chunk; None is the one behind them."""
+        """The rows of every chunk; None stands for the `last` one."""
         for start in range(0, self.count, self.size):
             yield slice(start, min(start + self.size, self.count))
         if self.last is not None:
@@ -93,21 +93,22 @@ class Chunks:
     def made(
         self, part: slice | None, rows: list[Tensor | None]
     ) -> tuple[Tensor | Split | Ready, Tensor | None]:
-        """Tokens and mask of a chunk from its rows; the one behind them has none of either."""
+        """Tokens and mask of a chunk, from its rows; the `last` one has no rows and no mask."""
         if part is None and self.last is not None:
             return self.last(), None
         return self.tokens(*rows)
 
 
 def streams(rows: int, device: torch.device) -> bool:
-    """True if so many rows of inputs (samples times points) are better taken in chunks there."""
+    """True if that many rows of inputs (samples times points) should be taken in chunks on a
+    device."""
     limit = STREAMED_ON_CPU if device.type == "cpu" else STREAMED
     limit = STREAMED_IN_TRAINING if torch.is_grad_enabled() else limit
     return rows > limit
 
 
 def rows_by_kernel(count: int) -> int:
-    """Rows of a chunk of so many, where our kernels do it."""
+    """Rows of a chunk for our Triton kernels, if there are `count` rows in all."""
     few, many, most = ROWS_BY_KERNEL
     if count > 8 * most:
         return most
@@ -123,8 +124,8 @@ def chunk_size(
     rows: int | None = None,
     count: int = 0,
 ) -> int:
-    """Points of a chunk: so many that samples times points are `rows`, and scores are few where
-    they are held at all. `count` are the samples times points that there are."""
+    """Points of a chunk: as many as make `rows` samples times points, fewer if the scores are held
+    in memory. `count` is the number of samples times points in all."""
     device, kernel = target.device, target.triton
     if rows is None:
         rows = ROWS_AT_ONCE.get(device.type, ROWS_AT_ONCE["cuda"])
@@ -137,10 +138,10 @@ def chunk_size(
 
 @dataclass(frozen=True, eq=False)
 class Streamed:
-    """Inputs that stand for a batch's points, values and mask, and are made chunk by chunk.
+    """Stands for a batch's points, values and mask, which are prepared chunk by chunk.
 
-    They may lie on another device than the model, and be larger than its memory. Only a layer that
-    takes inputs in chunks knows what to do with this; whatever else touches it fails at once.
+    They may lie on another device than the model, and be larger than its memory. Only layers that
+    take inputs in chunks can use this; anything else fails at once.
     """
 
     rows: tuple[Tensor, Tensor, Tensor | None]
@@ -156,7 +157,7 @@ class Streamed:
 
     def seen_with(self, parameters: Tensor | None, mask: Tensor | Streamed | None) -> Streamed:
         """These inputs with the parameters and the mask that a model gives to one encoder, which
-        need not be those of the batch. A mask that is itself `Streamed` means the own one."""
+        need not be those of the batch. A mask that is `Streamed` stands for this one's own."""
         points, values, own = self.rows
 
         def prepare(points: Tensor, values: Tensor, mask: Tensor | None) -> Any:

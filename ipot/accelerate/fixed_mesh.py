@@ -1,12 +1,12 @@
 """Features and projections of a mesh that stays the same, computed once for a whole training.
 
-Where all samples share their points, and a step neither draws some of them nor moves them, their
-position features are the same at every step. Encoder and decoder layers keep what they give in the
-form that the product behind takes. It is found by the identity of the tensor of points, belongs to
-the accelerated layer and dies with it.
+If all samples share their points, and steps neither draw some of them nor move them, position
+features are the same at every step. Encoder and decoder layers keep them in the form that the next
+product takes. They are looked up by the identity of the tensor of points, and belong to the
+accelerated layer.
 
 Such features need no gradient, and neither does what a LayerNorm makes of them but for its scale
-and shift. These fold into the projection behind it:
+and shift. These fold into the next projection:
 
     W (γ x̂ + β) + b = (W γ) x̂ + (W β + b) = W⁺ x̂⁺
 
@@ -18,8 +18,8 @@ Queries meet keys only in products, so the keys can absorb the projection of suc
     q · k = (W⁺ x̂⁺) · k = x̂⁺ · (W⁺ᵀ k)
 
 Keys are then projected by W⁺ᵀ W_k, a product of parameters, and x̂⁺ itself attends to them. Nothing
-goes over the rows of the queries but the attention. It pays where x̂⁺ has no more columns than the
-head had, both padded to what matrix units take.
+goes over the rows of the queries but the attention. It pays if x̂⁺ has no more columns than a head,
+both padded to what matrix units take.
 """
 
 from __future__ import annotations
@@ -46,36 +46,38 @@ class Folded(NamedTuple):
 
 
 def product_dtype(exact: torch.dtype, device: torch.device) -> torch.dtype:
-    """The precision that a product with a tensor of this one is computed in now."""
+    """The precision in which a product of tensors of type `exact` is computed under the current
+    autocast."""
     if exact == torch.float64 or not torch.is_autocast_enabled(device.type):
         return exact
     return torch.get_autocast_dtype(device.type)
 
 
 def for_product(features: Tensor) -> Tensor:
-    """Features in the precision that products are computed in now."""
+    """Features in the precision in which products are computed under the current autocast."""
     return features.to(product_dtype(features.dtype, features.device))
 
 
 def fold(
     features: Float[Tensor, "B N F"], eps: float, columns: int | None = None
 ) -> Float[Tensor, "B N F2"]:
-    """Layer-normalised features without scale and shift, a column of ones, and zeros: up to so many
-    columns, or as few as matrix units like."""
+    """Layer-normalised features without scale and shift, then a column of ones, then zeros:
+    `columns` in all, or as few as matrix units like."""
     normed = F.layer_norm(features, features.shape[-1:], eps=eps)
     filled = F.pad(normed, (0, 1), value=1.0)
     return aligned(filled) if columns is None else F.pad(filled, (0, columns - filled.shape[-1]))
 
 
 def aligned(x: Float[Tensor, "*rows F"]) -> Float[Tensor, "*rows F2"]:
-    """Rows with columns of zeros behind them, so that each begins where matrix units like it."""
+    """Rows padded with columns of zeros, so that each starts at an address that matrix units
+    like."""
     return F.pad(x, (0, -x.shape[-1] % ALIGNED))
 
 
 def product(
     operand: Float[Tensor, "*rows F2"], weight: Float[Tensor, "p F"]
 ) -> Float[Tensor, "*rows p"]:
-    """operand @ weightᵀ, where the operand may have columns of zeros that the weight has not."""
+    """operand @ weightᵀ; the operand may have additional columns of zeros."""
     extra = operand.shape[-1] - weight.shape[1]
     return F.linear(operand, F.pad(weight, (0, extra)) if extra else weight)
 
@@ -97,20 +99,21 @@ def folded_weight(norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tensor, "p F1"
 
 
 def absorbs(part: Any, features: int) -> bool:
-    """True if the keys of a `MultiHead` have the sizes to absorb the projection of queries with so
-    many features."""
+    """True if the keys of a `MultiHead` can absorb the projection of queries with this many
+    features."""
     if part.heads > 1 or part.norm_context is None:
         return False
     return columns(features) <= _padded(part.to_query.out_features)
 
 
 def columns(features: int) -> int:
-    """Columns of x̂⁺ for so many features, as the kernels like it best."""
+    """The number of columns of x̂⁺ for this many features."""
     return _padded(features + 1)
 
 
 def absorbing_weights(part: Any, wide: int) -> tuple[tuple[Tensor, Tensor], Tensor | None]:
-    """The weights and bias for keys of `wide` channels, which meet x̂⁺ as it is, and values."""
+    """The weights and bias for keys of `wide` channels, which are multiplied with x̂⁺ itself, and
+    for values."""
     weight, bias = part.to_key_value.weight, part.to_key_value.bias
     inner = part.to_query.out_features
     # Rounded are the keys and the whole weight that they come by, not what it is made of.
@@ -134,12 +137,12 @@ MOST_KEPT = 1 << 27
 
 
 class Known(NamedTuple):
-    """What is kept of the positions in one tensor."""
+    """What is kept for one tensor of points."""
 
     points: Tensor
     """The tensor itself, which it is known by."""
     operand: Float[Tensor, "1 N F2"]
-    """What the product behind takes, in the precision of that: features, or what `fold` makes of
+    """What the next product takes, in its precision: features, or what `fold` makes of
     them."""
     features: Float[Tensor, "1 N F"] | None = None
     """The features in full, where they are asked for."""
@@ -147,7 +150,7 @@ class Known(NamedTuple):
     """Of the features and of their squares, where they are asked for."""
 
     def copy_(self, other: Known) -> None:
-        """Take over the numbers of another one, in place and in this one's precision."""
+        """Copy the numbers of another one, in place and in this one's precision."""
         for name in ("operand", "features", "sums"):
             mine = getattr(self, name)
             if mine is not None:
@@ -155,18 +158,18 @@ class Known(NamedTuple):
 
 
 class KeepsMesh:
-    """A layer with position features that can keep what a tensor of points gives."""
+    """A layer that can keep the position features of a tensor of points."""
 
     position: Any
     _known: Known | None = None
     _version = 0
 
     def given(self, places: Tensor) -> Known:
-        """What to keep of these places: made of their features and of nothing that is learnt."""
+        """What to keep for these points: made from their features and nothing that is learnt."""
         raise NotImplementedError
 
     def keep(self, places: Float[Tensor, "1 N D"]) -> None:
-        """Keep what these places give, until `forget`, unless it would be too much."""
+        """Keep the features of these points until `forget`, unless they are too large."""
         rows, each = places.shape[:-1].numel(), places.element_size() + 2
         suits = places.shape[-1] == len(self.position.centre)
         if suits and rows * self.position.width * each <= MOST_KEPT:
@@ -174,17 +177,17 @@ class KeepsMesh:
                 self._known, self._version = self.given(places), places._version
 
     def forget(self) -> None:
-        """Let go of what is kept."""
+        """Forget what is kept."""
         self._known = None
 
     @property
     def keeps(self) -> Known | None:
-        """What is kept, whatever the points are."""
+        """What is kept, for any points."""
         return self._known
 
     def known(self, places: Tensor) -> Known | None:
-        """What is kept of these very places, unless they have changed or products are in another
-        precision now. A compiler does not see a change in place: call `renew` before."""
+        """What is kept for this very tensor; None if it has changed or if products now have another
+        precision. A compiled function does not see a change in place: call `renew` before."""
         known = self._known
         if known is None or places is not known.points or not torch.is_grad_enabled():
             return None
@@ -194,8 +197,8 @@ class KeepsMesh:
         return known if known.operand.dtype == product_dtype(exact, places.device) else None
 
     def renew(self) -> None:
-        """Compute what is kept again if its points have changed, in place: what was captured or
-        compiled reads it where it lies."""
+        """Compute what is kept again if its points have changed. It stays at its place in memory,
+        which captured and compiled steps read."""
         known = self._known
         if known is None or known.points._version == self._version:
             return
@@ -205,9 +208,9 @@ class KeepsMesh:
 
 
 class KeepsNeighbours:
-    """A layer that can keep which inputs, or places, lie around points and queries of a fixed mesh.
+    """A layer that can keep the neighbours of the points and queries of a fixed mesh.
 
-    What it keeps is a named tuple of tensors and facts."""
+    They are a named tuple of tensors and plain values."""
 
     space: Any
     _kept_points: Tensor | None = None
@@ -217,17 +220,17 @@ class KeepsNeighbours:
     _versions: tuple[int, ...] = ()
 
     def search(self, points: Tensor, queries: Tensor | None) -> Any:
-        """The inputs around all queries, or around the places of the points' stencils."""
+        """The neighbours of all queries, or of the places of the points' stencils."""
         raise NotImplementedError
 
     def takes(self, points: Tensor) -> bool:
-        """True if the layer is called with such points: not with degrees where those that it sees
-        are unit vectors."""
+        """True if the layer is called with such points, and not with unit vectors where these are
+        degrees."""
         return points.shape[-1] == self.space.axes
 
     def keep_all(self, points: Tensor, queries: Tensor | None) -> None:
-        """Keep the neighbours of these points and queries, until `forget`; not where the layer is
-        called with other ones."""
+        """Keep the neighbours of these points and queries until `forget`, if the layer is called
+        with such."""
         if not self.takes(points):
             return
         self._kept_points, self._kept_queries = points, queries
@@ -238,7 +241,7 @@ class KeepsNeighbours:
         self._versions = self._current()
 
     def kept_for(self, points: Tensor, queries: Tensor | None) -> Any:
-        """What is kept of these very tensors, unless they have changed; None for others."""
+        """What is kept for these very tensors; None for others, and if they have changed."""
         if self._kept_around is None or points is not self._kept_points:
             return None
         if not torch.compiler.is_compiling() and self._versions != self._current():
@@ -248,17 +251,17 @@ class KeepsNeighbours:
         return self._kept_near if queries is self._kept_queries else None
 
     def forget(self) -> None:
-        """Let go of what is kept."""
+        """Forget what is kept."""
         self._kept_points = self._kept_queries = self._kept_around = self._kept_near = None
 
     @property
     def keeps(self) -> Any:
-        """What is kept, whatever the points are."""
+        """What is kept, for any points."""
         return self._kept_around, self._kept_near
 
     def renew(self) -> None:
-        """Search again if points or queries have changed in place. A grid that is one no more is
-        found out here, and what was compiled or captured for it cannot go on."""
+        """Search again if points or queries have changed in place. If they were a grid and no
+        longer are, what was compiled or captured for it cannot be used, and an error says so."""
         if self._kept_around is None or self._versions == self._current():
             return
         assert self._kept_points is not None
@@ -281,10 +284,10 @@ class KeepsNeighbours:
 
 
 class FixedMesh:
-    """Lets an accelerated model keep what the mesh of its steps gives, until it is released.
+    """Lets an accelerated model keep features and neighbours of the mesh of its steps, until
+    `release`.
 
-    `cast` says whether the steps run in bf16 by autocast: what is kept is rounded as it would be
-    there.
+    `cast` says whether the steps run in bf16 by autocast: what is kept is then rounded alike.
     """
 
     def __init__(
@@ -307,13 +310,13 @@ class FixedMesh:
         self._kept: list[object] = [layer.keeps for layer in self.layers]
 
     def renew(self) -> None:
-        """Follow points that were changed in place since the last step: a captured step, and a
-        compiled one, cannot see that. It compares two numbers and waits for nothing."""
+        """Compute again what is kept if points were changed in place since the last step, which
+        captured and compiled steps cannot see. It compares two numbers and waits for nothing."""
         for layer in self.layers:
             layer.renew()
 
     def release(self) -> None:
-        """Let the model forget what it keeps, and free it: no captured step may run any more."""
+        """Forget and free what is kept: no captured step may run any more."""
         for layer in self.layers:
             layer.forget()
         self._kept.clear()
@@ -328,5 +331,5 @@ def _device(model: nn.Module) -> str:
 
 
 def _constant(places: Tensor) -> bool:
-    """True if places are no unknowns and tell when they are changed."""
+    """True if points need no gradient and their tensor counts its changes."""
     return not (places.requires_grad or places.is_inference())

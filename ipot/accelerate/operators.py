@@ -1,8 +1,8 @@
-"""Whole models: states decoded together, inputs encoded in chunks, parts to compile."""
+"""Whole models: decoding several states together, encoding inputs in chunks, parts to compile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,10 +11,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ipot.accelerate.chunks import EncodesInChunks, Streamed, rows_by_kernel, streams
-from ipot.accelerate.lattice_streaming import StreamedLattice
+from ipot.accelerate.chunks import EncodesInChunks, Prepare, Streamed, rows_by_kernel, streams
 from ipot.accelerate.layers import QuickInducingPoints, QuickQueryDecoder
 from ipot.accelerate.relay_streaming import StreamedRelay
+from ipot.accelerate.twins import hooked, is_closed
 from ipot.models._wrappers import Inward, Outward, Wrapper
 from ipot.models.base import (
     Latent,
@@ -24,13 +24,16 @@ from ipot.models.base import (
     SeenPoints,
     without_queries,
 )
+from ipot.models.dino import FourierNet
+from ipot.models.flare import Block as FlareBlock
 from ipot.models.lattice import Lattice
+from ipot.models.lrsa import Mixing
 from ipot.models.relay import Relay
 from ipot.models.transolver import Block as SliceBlock
 from ipot.nn.latent import PointTokens, Processor, QueryDecoder
 from ipot.nn.lattice import LatticeBlock
 from ipot.nn.linear_attention import LinearAttention
-from ipot.nn.modulated import FourierNet
+from ipot.nn.places import Sums, ToPlaces
 from ipot.nn.relay import LocalDecoder, RelayBlock
 from ipot.samples import Batch
 
@@ -38,18 +41,21 @@ ROWS_AT_ONCE = 1 << 20
 """In training, a decode of more rows than this (B times T times M) is cut into pieces that are
 recomputed in the backward pass: a rollout then holds one piece's activations, not all of them."""
 LEAN = 32
-"""How many times as many where a row leaves only its few outputs behind."""
+"""How many times as many if only the few outputs of a row are kept for the backward pass."""
 
 DECODED_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 18}
 """Rows of a chunk of queries without kernels of ours: on a CPU what stays in its caches."""
+LATTICE_ROWS = {"cpu": 1 << 16, "cuda": 1 << 22}
+"""Samples times points of a chunk for a lattice, unless given. Each has a row for every corner of
+its cell."""
 
 
 class DecodesTogether(LatentOperator):
-    """A latent operator that decodes all states of a rollout in one batch, or in a few pieces with
-    recomputation where that is too large. It is mixed into the class of a model."""
+    """Decodes all states of a rollout in one batch, or in a few pieces with recomputation if that
+    is too large. It is mixed into the class of a latent operator."""
 
     def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
-        """The fields at several states; `queries` has a T axis behind B where the mesh moves."""
+        """The fields at several states; on a moving mesh `queries` has an axis T after B."""
         if queries.ndim == 4:
             return super().decode_all(states, queries)
         size, rows = states[0].state.shape[0], queries.shape[-2]
@@ -94,7 +100,7 @@ class DecodesTogether(LatentOperator):
 
 
 def _seen_together(group: list[Latent]) -> tuple[Any, Tensor | None]:
-    """The inputs that several states have seen: once where these share them, else one by one."""
+    """The inputs of several states: once if the states share them, else one by one."""
     first = group[0].seen
     if first is None:
         return None, None
@@ -110,33 +116,83 @@ def _seen_together(group: list[Latent]) -> tuple[Any, Tensor | None]:
     return SeenPoints(points, torch.cat(features), mask, frame=frame), age
 
 
-def decoding_together(kind: type[nn.Module]) -> type[nn.Module] | None:
-    """The class of a latent operator with `DecodesTogether` before it, None for any other."""
-    if not issubclass(kind, LatentOperator) or issubclass(kind, Wrapper):
+def decoding_together(cls: type[nn.Module]) -> type[nn.Module] | None:
+    """The class with `DecodesTogether` mixed in if it is a latent operator, else None."""
+    if not issubclass(cls, LatentOperator) or issubclass(cls, Wrapper):
         return None
-    if kind.decode_all is not LatentOperator.decode_all:  # it has a way of its own
+    if cls.decode_all is not LatentOperator.decode_all:  # it has its own method
         return None
-    if kind not in _made:
-        facts = {"__module__": kind.__module__, "__doc__": kind.__doc__}
-        base = IN_CHUNKS.get(kind, kind)
-        _made[kind] = type(kind.__name__, (DecodesTogether, base), facts)
-    return _made[kind]
+    if cls not in _made:
+        facts = {"__module__": cls.__module__, "__doc__": cls.__doc__}
+        base = IN_CHUNKS.get(cls, cls)
+        _made[cls] = type(cls.__name__, (DecodesTogether, base), facts)
+    return _made[cls]
+
+
+class StreamedLattice(EncodesInChunks, Lattice):
+    """A lattice that takes very many inputs in chunks: the sums of its places add up over them.
+    This is mixed into the accelerated model."""
+
+    def encode(self, batch: Batch) -> Latent:
+        """The state at time zero; chunk by chunk where points are very many."""
+        if self.takes_chunks() and self.is_much(batch):
+            return self.encode_in_chunks(batch)
+        return super().encode(batch)
+
+    def is_much(self, batch: Batch) -> bool:
+        """True if there are too many points to take them all at once."""
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return False
+        return streams(batch.size * batch.values.shape[1], batch.values.device)
+
+    def takes_chunks(self) -> bool:
+        """True if `to_places` is the layer of `ipot.nn`, without hooks on it."""
+        part = self.to_places
+        own = type(part).sums is ToPlaces.sums and type(part).mean is ToPlaces.mean
+        return own and not is_closed(part) and not hooked(part)
+
+    @torch.no_grad()
+    def encode_in_chunks(
+        self, batch: Batch, prepare: Prepare = lambda batch: batch, at_once: int | None = None
+    ) -> Latent:
+        """The state of a batch whose chunks `prepare` turns into what the model takes."""
+        device = next(self.parameters()).device
+        at_once = at_once or LATTICE_ROWS.get(device.type, LATTICE_ROWS["cuda"])
+        size, bare = max(1, at_once // batch.size), without_queries(batch)
+        sums: Sums | None = None
+        parameters: Tensor | None = None
+        for start in range(0, batch.values.shape[1], size):
+            chunk = prepare(_rows(bare, slice(start, start + size)))
+            values, parameters = chunk.values[..., self.dropped :], chunk.parameters
+            own = self.to_places.sums(chunk.points, values, chunk.point_mask)
+            sums = own if sums is None else sums.plus(own)
+        if sums is None:  # parameters alone
+            return self.encode(prepare(bare))
+        return self.initial(*self.to_places.mean(sums), parameters)
+
+
+def _rows(batch: Batch, part: slice) -> Batch:
+    """Some of the input points."""
+    facts: dict[str, Any] = {"points": batch.points[:, part], "values": batch.values[:, part]}
+    if batch.point_mask is not None:
+        facts["point_mask"] = batch.point_mask[:, part]
+    return replace(batch, **facts)
 
 
 IN_CHUNKS: dict[type[nn.Module], type[nn.Module]] = {Relay: StreamedRelay, Lattice: StreamedLattice}
-"""Models that take very many inputs in chunks by a way of their own."""
+"""Models with their own method for very many inputs in chunks."""
 _made: dict[type[nn.Module], type[nn.Module]] = {}
 
 
 def encode(
     model: LatentOperator,
     batch: Batch,
-    prepare: Callable[[Batch], Batch] = lambda batch: batch,
+    prepare: Prepare = lambda batch: batch,
     at_once: int | None = None,
 ) -> Latent:
-    """The state of a batch that `prepare` turns into what the model takes: brings it to its device,
-    say. An encoder that can take inputs in chunks is given a chunk of the points at a time, of
-    about `at_once` samples times points; any other one is given all of them.
+    """The state of a batch that `prepare` turns into what the model takes, by moving it to its
+    device for example. An encoder that can take inputs in chunks is given a chunk of about
+    `at_once` samples times points at a time; any other encoder is given all of them.
     """
     if isinstance(model, Wrapper):
         latent = encode(model.inner, batch, lambda chunk: model.seen(prepare(chunk)), at_once)
@@ -161,9 +217,9 @@ def encode(
         return model.encode(prepare(batch))
 
 
-def _streamed(batch: Batch, prepare: Callable[[Batch], Batch], at_once: int | None) -> Any:
-    """A batch whose points, values and mask are made when an encoder asks for them. Whatever else
-    a model does with these, or with the queries, fails."""
+def _streamed(batch: Batch, prepare: Prepare, at_once: int | None) -> Any:
+    """A batch whose points, values and mask are prepared when an encoder asks for them. Anything
+    else that a model does with these, or with the queries, fails."""
     bare = without_queries(batch)
 
     def prepared(points: Tensor, values: Tensor, mask: Tensor | None) -> Any:
@@ -186,7 +242,7 @@ def _streamed(batch: Batch, prepare: Callable[[Batch], Batch], at_once: int | No
 
 
 def decoded_at_once(model: nn.Module, count: int) -> int:
-    """Rows of queries (samples times queries) to decode at once, of so many in all."""
+    """Rows of queries (samples times queries) to decode at once, if there are `count` in all."""
     for module in model.modules():
         if isinstance(module, QuickQueryDecoder) and module.target.triton:
             return rows_by_kernel(count)
@@ -194,7 +250,10 @@ def decoded_at_once(model: nn.Module, count: int) -> int:
     return DECODED_AT_ONCE.get(device, DECODED_AT_ONCE["cuda"])
 
 
-WORTH_COMPILING = (PointTokens, QueryDecoder, RelayBlock, LocalDecoder, LatticeBlock, SliceBlock)
+WORTH_COMPILING = (
+    *(PointTokens, QueryDecoder, RelayBlock, LocalDecoder, LatticeBlock, SliceBlock, FlareBlock),
+    Mixing,
+)
 """Layers that are compiled one by one: they are many small passes over rows."""
 LEFT_EAGER = (LinearAttention, FourierNet)
 """Layers whose models are not compiled: it takes a minute for the first, and the second is
@@ -204,7 +263,7 @@ differentiated by its own encoder and once more in training."""
 def regions(model: Operator) -> Iterator[nn.Module]:
     """The parts worth compiling one by one, by layer: a rollout repeats its processor, which is
     compiled once. A model of unknown layers may name them in a method `regions()` of its own; else
-    it is compiled as a whole, unless it answers in one step: capturing that brings as much."""
+    it is compiled as a whole, unless it answers in one step: for that a CUDA graph is as good."""
     found = list(_worth_compiling(model))
     inner: Any = model
     while isinstance(inner, Wrapper):
@@ -230,6 +289,6 @@ def _worth_compiling(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def passes(model: nn.Module) -> Iterator[nn.Module]:
-    """What stands around those parts and is small: into the scales of the data, and out of them.
-    It is worth compiling on a GPU, where launches cost as much as what they do."""
+    """The small modules around those parts, which convert to the scales of the data and back. They
+    are worth compiling on a GPU, where launches cost as much as the work."""
     return (m for m in model.modules() if isinstance(m, Inward | Outward))

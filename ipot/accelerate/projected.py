@@ -1,8 +1,8 @@
-"""Projections straight from coordinates, where nothing is to be differentiated.
+"""Projections straight from coordinates, without gradients.
 
 `accelerate.cuda.project`, and on a CPU `accelerate.cpu.project`, compute position features,
-LayerNorm and projection in one pass and store none of what lies between. What the former reads is
-prepared from the weights once, and again when they have changed.
+LayerNorm and projection in one pass, without storing what lies between. The weights are prepared
+for the Triton kernel once, and again when they have changed.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import torch
 from torch import Tensor, nn
 
 from ipot.accelerate.cpu import halves, project
-from ipot.accelerate.cpu.interface import available, readable, rounds, served
+from ipot.accelerate.cpu.interface import rounds, served
+from ipot.accelerate.cpu.project import has_kernel, waves
 from ipot.accelerate.shared_mesh import Laid
 from ipot.accelerate.twins import Target, hooked
 
 
 class Ready(NamedTuple):
-    """A context whose keys and values are there already."""
+    """A context whose keys and values have been computed already."""
 
     pairs: Tensor
 
 
 class Projected(NamedTuple):
-    """Queries behind their norm and projection, and before it where they are added to later."""
+    """Queries after norm and projection, and before these if a residual needs them."""
 
     projected: Tensor
     tokens: Tensor | None
@@ -45,8 +46,8 @@ def project_points(
 ) -> Projected | None:
     """linear(norm(tokens of the points)), with the tokens if they are to be kept.
 
-    Tokens are the position features and values, or what `lift` makes of them. None where there is
-    no kernel for it: then the layers do the same one by one.
+    Tokens are the position features and values, or what `lift` makes of them. None if there is no
+    kernel for it: then the layers do it one by one.
     """
     if torch.is_grad_enabled() or points.dtype != torch.float32:
         return None
@@ -79,7 +80,8 @@ def project_mesh(
     points: Tensor,
     values: Tensor,
 ) -> Laid | None:
-    """The part of a projection that is a shared mesh's own, where a kernel goes on from there."""
+    """The part of a projection that depends on a shared mesh alone; None if no kernel can use
+    it."""
     if not target.cpp or torch.is_grad_enabled() or len(points) != 1 or len(values) == 1:
         return None
     if lift is not None or not _native(position, linear, norm, points, values):
@@ -96,7 +98,8 @@ def project_mesh(
 def _natively(
     position: Any, lift: Any, norm: Any, linear: nn.Linear, points: Tensor, values: Tensor | None
 ) -> Projected | None:
-    """`project_points` on a CPU; lifted tokens, and a mesh of several samples, go other ways."""
+    """`project_points` on a CPU; None for lifted tokens, and for meshes that differ between
+    samples."""
     own = values is None or len(values) == len(points)
     if lift is not None or not own or not _native(position, linear, norm, points, values):
         return None
@@ -121,22 +124,11 @@ def _native(position: Any, linear: Any, norm: Any, points: Tensor, values: Tenso
     return narrow and not hooked(position) and served(*given) and has_kernel(position, points)
 
 
-def has_kernel(position: Any, points: Tensor) -> bool:
-    """True if there are C++ kernels for the position features of points like these."""
-    small = len(position.centre) <= project.MOST_DIMENSIONS
-    return small and readable(points, position.centre) and available()
-
-
-def waves(position: Any) -> project.Waves:
-    """What the C++ kernels make position features with."""
-    return project.Waves(position.centre, position.radius, position.matrix, position.raw)
-
-
 _kept: WeakKeyDictionary[nn.Module, tuple[Any, Any, list[Tensor]]] = WeakKeyDictionary()
 
 
 def _prepared(make: Any, *modules: nn.Module) -> Any:
-    """What a kernel reads, made once for as long as no weight changes."""
+    """The weights as a kernel reads them, prepared again only when they have changed."""
     linear = modules[-1]
     own = [t for m in modules for t in (*m.parameters(), *m.buffers())]
     if any(t.is_inference() for t in own):  # these do not tell when they change

@@ -1,4 +1,4 @@
-"""A relay over inputs without limit: features at the points are made anew in every pass.
+"""A relay over any number of inputs: features at the points are computed again in every pass.
 
 X_l at some points depends on their inputs, on Z_1 ... Z_l, and on the points around them, l
 stencils deep. So a pass over all points, chunk by chunk, gives Z_{l+1} from Z_1 ... Z_l, and a
@@ -39,18 +39,19 @@ SURROUNDED, FEW = 2, 1 << 12
 
 
 class StreamedRelay(EncodesInChunks, Relay):
-    """A relay that encodes very many inputs in chunks. It is mixed into the accelerated class."""
+    """Encodes very many inputs in chunks. It is mixed into the accelerated class of a relay."""
 
     encoder: Any
 
     def encode(self, batch: Batch) -> Latent:
-        """X_L at the points and Z; where points are very many, Z alone and what makes X_L anew."""
+        """X_L at the points, and Z; for very many points only Z and what is needed to compute X_L
+        again."""
         if self.takes_chunks() and self.is_much(batch):
             return self.encode_in_chunks(batch)
         return super().encode(batch)
 
     def is_much(self, batch: Batch) -> bool:
-        """True if features of all points had better not be held at once."""
+        """True if there are too many points to hold the features of all at once."""
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return False
         return batch.values.shape[:2].numel() * self.config.width > NUMBERS_HELD
@@ -67,8 +68,8 @@ class StreamedRelay(EncodesInChunks, Relay):
     def encode_in_chunks(
         self, batch: Batch, prepare: Prepare = lambda batch: batch, at_once: int | None = None
     ) -> Latent:
-        """The state of a batch whose chunks `prepare` turns into what the model takes, of about
-        `at_once` points each."""
+        """The state of a batch, from chunks of about `at_once` points; `prepare` turns each into
+        what the model takes."""
         size = at_once or max(1, NUMBERS_AT_ONCE // self.config.width)
         clouds: list[Cloud] = []
         for i in range(batch.size):
@@ -81,7 +82,7 @@ class StreamedRelay(EncodesInChunks, Relay):
         return Latent(state, seen=seen, age=state.new_zeros(batch.size))
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
-        """u_t(y): queries attend to the state, and hear the inputs around them."""
+        """u_t(y): queries attend to the state, and use the inputs around them."""
         seen: Any = latent.seen
         if not isinstance(seen, StreamedPoints):
             return super().decode(latent, queries)
@@ -102,7 +103,7 @@ class StreamedPoints:
 
     @property
     def at_once(self) -> int:
-        """Points of a chunk, and as many queries had better be asked at once."""
+        """Points of a chunk, and queries that should be asked at once."""
         return self.clouds[0].size
 
     @property
@@ -195,7 +196,7 @@ class Cloud:
         return encoder.block(encoder.latents.unsqueeze(0), self.chunks())
 
     def chunks(self) -> Chunks:
-        """Features of all points behind as many blocks as have a state, and of parameters."""
+        """Features of all points after as many blocks as have a state, and of parameters."""
         order = self.mesh.order if self.mesh is not None else torch.arange(0)
         known = self.sample.parameters is not None
         return Chunks(
@@ -206,7 +207,7 @@ class Cloud:
         )
 
     def features(self, wanted: Int[Tensor, " n"]) -> Float[Tensor, "1 n d"]:
-        """X at some points, behind as many blocks as have a state. Points that lie far apart, each
+        """X at some points, after as many blocks as have a state. Points that lie far apart, each
         with surroundings of its own, are taken in parts."""
         encoder, mixes = self.model.encoder, self.model.mixes
         # From the last block to the first: the points that it needs, those it is asked for first.

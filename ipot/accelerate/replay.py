@@ -1,8 +1,8 @@
-"""Inference with sizes that repeat: on a GPU its launches are captured once and replayed.
+"""Repeated inference with the same sizes on a GPU: its launches are captured once and replayed.
 
-A small question keeps a GPU busy for a fraction of a millisecond and the host for several, which
-launch its kernels one by one. A captured question costs one launch. It is worth it only for a size
-that comes back, with weights that stay as they are, so this waits until both were seen.
+A small batch keeps a GPU busy for a fraction of a millisecond, and the host for several, to launch
+kernels one by one. Replaying a captured graph costs one launch. That pays only if sizes and weights
+stay the same, so a graph is captured after several such calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Answer = Callable[[Batch], Tensor]
 
 @dataclass
 class _Seen:
-    """What was asked last, how often, and its graph: what it reads, what it leaves, its replay."""
+    """The last call's sizes, how often it came, and its graph: inputs, output and replay."""
 
     key: Any
     count: int = 1
@@ -43,9 +43,9 @@ class _Seen:
 
 
 def repeats(model: nn.Module) -> bool:
-    """True if answering is the same sequence of operations for all inputs of a size: all weights
-    are in layers that are known to be so, and none of them has a hook. A layer that searches for
-    neighbours, and any that is not known here, may do something else for other inputs."""
+    """True if a prediction is the same sequence of operations for all inputs of a size: all weights
+    are in layers for which that is known, and none has a hook. A layer that searches for
+    neighbours, or an unknown one, may do something else for other inputs."""
     layers = list(model.modules())
     known = (*QUICKER, *PARTS, FeedForward, ParameterTokens)
     return (
@@ -63,7 +63,7 @@ _repeats: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def replayed(model: nn.Module, batch: Batch, answer: Answer) -> Tensor | None:
-    """The answer from a graph, where there is one by now; None leaves it to the caller.
+    """The answer from a captured graph; None if there is none (yet), and the caller computes it.
 
     `answer` is what is captured. The batch must lie where the model does.
     """
@@ -108,13 +108,13 @@ def _replayed(model: nn.Module, batch: Batch, answer: Answer) -> Tensor | None:
 
 
 def forget(model: nn.Module) -> None:
-    """Let go of what is kept for a model."""
+    """Forget the graph of a model."""
     _seen.pop(model, None)
     _repeats.pop(model, None)
 
 
 def capture(batch: Batch, answer: Answer) -> tuple[dict[str, Tensor], Tensor, Callable[[], None]]:
-    """Warm up on a copy of the batch, and capture the answer to it."""
+    """Warm up on a copy of the batch, and capture its answer."""
     tensors = _tensors(batch)
     # Each once: points that are the queries too are still so.
     copies = {id(tensor): tensor.clone() for tensor in tensors.values()}
@@ -149,8 +149,8 @@ def _tensors(batch: Batch) -> dict[str, Tensor]:
 
 
 def _key(model: nn.Module, batch: Batch) -> Any:
-    """Sizes and settings of a question, and the weights as they are; None where they do not tell
-    when they change."""
+    """Sizes and settings of a call, and the state of the weights; None if their changes cannot be
+    seen."""
     own = [*model.parameters(), *model.buffers()]
     if any(t.is_inference() for t in own):
         return None
@@ -158,5 +158,5 @@ def _key(model: nn.Module, batch: Batch) -> Any:
     weights = tuple((t.data_ptr(), t._version) for t in own)
     cast = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda")
     same = batch.points is batch.queries
-    ways = cast, torch.get_float32_matmul_precision(), same, model.training
-    return shapes, weights, batch.times, batch.grid, batch.query_grid, ways
+    settings = cast, torch.get_float32_matmul_precision(), same, model.training
+    return shapes, weights, batch.times, batch.grid, batch.query_grid, settings

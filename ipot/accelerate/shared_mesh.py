@@ -1,4 +1,4 @@
-"""Tokens in two parts: positions, which a batch may share, and values, which are each sample's own.
+"""Tokens in two parts: positions, which a batch may share, and values, which differ by sample.
 
 LayerNorm and a projection of the two side by side are linear in them but for two numbers a token,
 its mean and its deviation. So the positions of a shared mesh are projected once for the batch, and
@@ -41,7 +41,7 @@ class Split(NamedTuple):
 
     @property
     def shared(self) -> bool:
-        """True if it is worth keeping the parts apart."""
+        """True if a batch shares the positions, so that keeping the parts apart pays."""
         return self.position.shape[0] == 1 and self.value.shape[0] > 1
 
     def joined(self) -> Float[Tensor, "B N FC"]:
@@ -50,11 +50,11 @@ class Split(NamedTuple):
         return torch.cat([position, self.value.to(position.dtype)], dim=-1)
 
     def operand(self) -> Float[Tensor, "B1 N F2"]:
-        """The positions as a product takes them, perhaps with zeros behind them."""
+        """The positions as a product takes them, perhaps padded with zeros."""
         return self.position if self.known is None else self.known.operand
 
     def sums(self) -> Float[Tensor, "B1 N 2"]:
-        """Of the features of each position and of their squares."""
+        """The sums of the features of each position, and of their squares."""
         if self.known is not None and self.known.sums is not None:
             return self.known.sums
         return sums_of(self.position)
@@ -68,8 +68,8 @@ def sums_of(position: Float[Tensor, "B1 N F"]) -> Float[Tensor, "B1 N 2"]:
 def project(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tensor, "B N p"]:
     """linear(norm(tokens)), the positions once for the whole batch.
 
-    The deviation comes from a mean of squares. That cancels no more than the share of the channels
-    that are values, which is why it is safe where there are more features than values.
+    The deviation comes from a mean of squares. Its cancellation is bounded by the share of channels
+    that are values, so it is safe if there are more features than values.
     """
     position, value = tokens.position, tokens.value
     features, width = position.shape[-1], position.shape[-1] + value.shape[-1]
@@ -105,8 +105,8 @@ def _differentiated(*tensors: Tensor) -> bool:
 def _sample_by_sample(
     shared: Tensor, mean: Tensor, scale: Tensor, value: Tensor, weight: Tensor, offset: Tensor
 ) -> Tensor:
-    """Tokens of a shared mesh, normalised and projected sample by sample in two passes; the
-    first stays in a CPU's caches."""
+    """Tokens of a shared mesh, normalised and projected sample by sample in two passes, the first
+    of which stays in a CPU's caches."""
     channels = value.shape[-1]
     own = torch.cat([weight.sum(1, keepdim=True).neg(), weight[:, -channels:]], 1).T
     own = own.to(shared.dtype)
@@ -139,8 +139,8 @@ class Laid(NamedTuple):
 def attends_itself(
     target: Target, query: Tensor, tokens: Split, mask: Tensor | None, heads: int
 ) -> bool:
-    """True if C++ kernels can attend to these tokens as they are: values and positions are data, of
-    a few channels, and queries the same for all samples."""
+    """True if C++ kernels can attend to these tokens as they are: values and positions need no
+    gradient, values have few channels, and queries are the same for all samples."""
     position, value = tokens.position, tokens.value
     given = torch.is_grad_enabled() and (position.requires_grad or value.requires_grad)
     simple = mask is None and len(query) == 1 and value.shape[-1] < position.shape[-1] and not given
@@ -148,7 +148,7 @@ def attends_itself(
 
 
 def lay(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Laid:
-    """Tokens as the kernels take them."""
+    """Tokens in the form that the kernels take."""
     weight = (linear.weight * norm.weight)[:, : tokens.position.shape[-1]]
     return Laid(product(tokens.operand(), weight), tokens.sums(), tokens.value)
 
@@ -156,7 +156,7 @@ def lay(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Laid:
 def attend_laid(
     query: Float[Tensor, "1 M i"], laid: Laid, norm: nn.LayerNorm, linear: nn.Linear, heads: int
 ) -> Float[Tensor, "B M i"]:
-    """The attention of queries over linear(norm(tokens)), keys and behind them values."""
+    """The attention of queries over linear(norm(tokens)), which are keys and then values."""
     if rounds(query, laid.products):
         layer = halves.Layer(linear.weight, linear.bias, norm.weight, norm.bias)
         out = halves.attend_mesh(query.float(), *laid, layer, norm.eps, heads)

@@ -1,11 +1,10 @@
-"""Attention of few queries over keys without limit, which come chunk by chunk and are not kept.
+"""Attention of few queries over any number of keys, which come in chunks and are not kept.
 
-Each chunk gives its own answer and the logarithm of the sum of its weights, and these are enough to
-join chunks exactly. Only the answers of a few chunks are held, each as large as the queries. The
-backward pass makes every chunk once more: from the joined logarithm follow the weights that its
-keys had among all of them, from these the gradients of its keys and values, and these go on to
-whatever the chunk was made from. So memory depends on the size of a chunk and not on the number of
-keys.
+Each chunk gives an answer and the logarithm of the sum of its weights; from these chunks are joined
+exactly. Only the answers of a few chunks are held, each as large as the queries. The backward pass
+computes every chunk again: from the joined logarithm follow the weights that its keys had among all
+of them, from these the gradients of its keys and values, and these go on to whatever the chunk was
+made from. So memory depends on the size of a chunk and not on the number of keys.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ def attend_chunks(
     pairs_of: Callable[[Any], Tensor],
     heads: int,
 ) -> Float[Tensor, "B M Hf"]:
-    """As `attend`, over keys and values (B, n, H (e + f)) that `pairs_of` makes of the tokens of
-    each chunk. Its weights must be among those of the chunks.
+    """As `attend`, over keys and values (B, n, H (e + f)) that `pairs_of` makes from the tokens of
+    each chunk. The weights that it uses must be among those of the chunks.
     """
     context = _autocast(query.device.type)
     weights = [w for w in chunks.weights if w.requires_grad]
@@ -62,7 +61,7 @@ def attend_with_lse(
 ) -> tuple[Float[Tensor, "B M Hf"], Float[Tensor, "B H M"]]:
     """The attention over one chunk, and the logarithm of the sum of its weights.
 
-    Where a sample has no real key the answer is 0, its logarithm minus infinity.
+    For a sample without real keys the answer is 0 and its logarithm minus infinity.
     """
     if path_of(target, pairs, pairs) == "kernel":
         from ipot.accelerate.cuda.attention import attend_with_lse as kernel
@@ -77,8 +76,8 @@ def attend_with_lse(
         asked = parts[0].expand(len(pairs), -1, -1, -1)
         out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(asked, *parts[1:])
     else:
-        kind = parts[0].dtype
-        return blockwise.attend(query.to(kind), pairs.to(kind), None, heads, mask)
+        dtype = parts[0].dtype
+        return blockwise.attend(query.to(dtype), pairs.to(dtype), None, heads, mask)
     return out.transpose(1, 2).flatten(2), lse
 
 
@@ -92,7 +91,8 @@ def gradients(
     lse: Float[Tensor, "B H M"],
     heads: int,
 ) -> tuple[Float[Tensor, "Bq M He"], Float[Tensor, "B n Hef"]]:
-    """What one chunk adds to the gradient of the queries, and that of its keys and values.
+    """One chunk's contribution to the gradient of the queries, and the gradient of its keys and
+    values.
 
     `out` and `lse` are those of all chunks together.
     """
@@ -101,8 +101,8 @@ def gradients(
 
         return chunk_gradients(gradient, query.to(pairs.dtype), pairs, mask, out, lse, heads)
     if pairs.device.type == "cpu":
-        kind = torch.promote_types(pairs.dtype, torch.float32)
-        gradient, query, pairs, out, lse = (t.to(kind) for t in (gradient, query, pairs, out, lse))
+        dtype = torch.promote_types(pairs.dtype, torch.float32)
+        gradient, query, pairs, out, lse = (t.to(dtype) for t in (gradient, query, pairs, out, lse))
         if goes_native(pairs, pairs, heads):
             return native.gradients(gradient, query, pairs, mask, out, lse, heads)
         return blockwise.gradients(gradient, query, pairs, mask, out, lse, heads)
@@ -126,7 +126,7 @@ class _Running:
     """The answers of the chunks so far, and the logarithms of their sums.
 
     Several chunks are joined at a time, since a GPU takes longer to start a small operation than to
-    do it. What is joined is in float64: what thousands of chunks add is not lost to rounding.
+    do it. They are joined in float64, so that thousands of chunks add up without loss.
     """
 
     def __init__(self, heads: int) -> None:
@@ -134,7 +134,7 @@ class _Running:
         self.parts: list[tuple[Tensor, Tensor]] = []
 
     def add(self, out: Tensor, lse: Tensor) -> None:
-        """Take in a chunk."""
+        """Add a chunk."""
         self.parts.append((out, lse))
         most = max(2, min(JOINED_AT_ONCE, NUMBERS_KEPT // max(1, out.numel())))
         if len(self.parts) >= most:
@@ -158,7 +158,8 @@ class _Running:
 
 
 class _Attend(torch.autograd.Function):
-    """Keeps no chunk: inputs by reference, the answer and its logarithm."""
+    """The attention over all chunks with its gradient. It saves no chunk, only inputs, answer and
+    logarithm."""
 
     @staticmethod
     def forward(ctx: Any, target, query, chunks, pairs_of, heads, context, *tensors) -> Any:
@@ -174,7 +175,7 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grad_outputs: Any) -> Any:  # pyrefly: ignore[bad-override]
-        """Every chunk once more, with its gradients."""
+        """Compute every chunk again, with its gradients."""
         gradient, (query, out, lse, *_) = grad_outputs[0], ctx.saved_tensors
         target, chunks, pairs_of, heads, context, tensors = ctx.given
         wanted, cut = ctx.needs_input_grad[6:], len(chunks.rows)
@@ -224,13 +225,13 @@ def _joined(
             running.add(*native.attend_rounded(query, pairs, None, heads, mask, logs=True))
         else:
             running.add(*_exact(attend_with_lse, target, query, pairs, heads, mask))
-    kind = torch.promote_types(query.dtype, torch.float32)
+    dtype = torch.promote_types(query.dtype, torch.float32)
     out, lse = running.joined()
-    return out.to(kind), lse.to(kind)
+    return out.to(dtype), lse.to(dtype)
 
 
 def _exact(function: Callable, target: Target, *given: Any) -> Any:
-    """A call in which nothing is rounded to a lower precision than it has."""
+    """The function without autocast, so that nothing is rounded to a lower precision."""
     given = tuple(t.detach() if isinstance(t, Tensor) else t for t in given)
     with torch.no_grad(), torch.autocast(target.device.type, enabled=False):
         return function(target, *given)
@@ -255,10 +256,10 @@ def _scores(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
 
 def _apart(query: Tensor, pairs: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values with their heads apart, at least in float32."""
-    kind = torch.promote_types(pairs.dtype, torch.float32)
+    dtype = torch.promote_types(pairs.dtype, torch.float32)
     inner = query.shape[-1]
-    key, value = pairs.to(kind).split([inner, pairs.shape[-1] - inner], -1)
-    return _split(query.to(kind), heads), _split(key, heads), _split(value, heads)
+    key, value = pairs.to(dtype).split([inner, pairs.shape[-1] - inner], -1)
+    return _split(query.to(dtype), heads), _split(key, heads), _split(value, heads)
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
@@ -269,8 +270,8 @@ def _finite(top: Tensor) -> Tensor:
     return top.masked_fill(top == float("-inf"), 0.0)
 
 
-def _autocast(kind: str) -> Callable[[], Any]:
-    """The precision of now, for later. Without its cache: the backward pass is to find a weight's
-    gradient in every chunk, and a captured graph to round it afresh at every replay."""
-    dtype, enabled = torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
-    return partial(torch.autocast, kind, dtype, enabled=enabled, cache_enabled=False)
+def _autocast(device_type: str) -> Callable[[], Any]:
+    """The current autocast, to be entered later. Without its cache, so that the backward pass gets
+    a weight's gradient in every chunk, and a captured graph rounds weights at every replay."""
+    dtype, enabled = torch.get_autocast_dtype(device_type), torch.is_autocast_enabled(device_type)
+    return partial(torch.autocast, device_type, dtype, enabled=enabled, cache_enabled=False)

@@ -1,10 +1,9 @@
-"""A second model of the same parameters, some of whose layers compute them in another way.
+"""A second model with the same parameters, in which some layers have a quicker implementation.
 
-The twin of a module has its parameters, buffers and hooks, the very same objects, and children of
-its own. What it is made for, its `Target`, is decided once, before the first call. Hooks are called
-with the module and not with its twin. A layer that nobody knows to make quicker passes unchanged,
-and so does everything inside a module whose `forward` was replaced on the instance, or that was
-compiled by itself.
+The twin of a module shares its parameters, buffers and hooks, and has children of its own. What it
+is made for, its `Target`, is decided once, before the first call. Hooks are called with the
+original module. A layer without a quicker version stays unchanged, and so does everything inside a
+module whose `forward` was replaced on the instance, or that was compiled.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ipot.errors import shown
 from ipot.nn.attention import GatedFeedForward
 
 ATTENTION = ("auto", "plain", "fused", "native", "halves", "blocks", "kernel")
-"""Ways to compute attention; see `ipot.accelerate.attention`."""
+"""Implementations of attention; see `ipot.accelerate.attention`."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Target:
 
     @property
     def free(self) -> bool:
-        """True if device and sizes decide how attention is computed."""
+        """True if device and sizes choose the implementation of attention."""
         return self.attention == "auto"
 
     @cached_property
@@ -62,7 +61,7 @@ class Target:
     @cached_property
     def cpp(self) -> bool:
         """True if our C++ kernels compute what they can without gradients: float32 on a CPU, or
-        bf16 on one that has the instructions. The first question compiles them."""
+        bf16 on one that has the instructions. The first use of this compiles them."""
         if not self.free or self.device.type != "cpu" or self.training:
             return False
         if self.products == torch.float32:
@@ -71,12 +70,13 @@ class Target:
 
 
 class Accelerated:
-    """A layer that knows what it is quick for."""
+    """A quicker layer, made for a `Target`."""
 
     target: Target
 
     def start(self) -> None:
-        """Decide what does not depend on a call. The children are there, quicker ones too."""
+        """Decide what does not depend on single calls. The layer's children have been replaced
+        already."""
 
 
 Quicker = Callable[[nn.Module], type[nn.Module] | None]
@@ -92,8 +92,8 @@ def twin(
     target: Target,
     known: dict[nn.Module, nn.Module] | None = None,
 ) -> nn.Module:
-    """The twin of a module for a target, or the module itself where nothing in it changes. One
-    that stands in several places has one twin, which `known` remembers."""
+    """The twin of a module for a target, or the module itself if nothing in it changes. A module
+    that is used several times has one twin, which is remembered in `known`."""
     known = {} if known is None else known
     if module not in known:
         known[module] = _twin(module, quicker, target, known)
@@ -101,7 +101,7 @@ def twin(
 
 
 def is_closed(module: nn.Module) -> bool:
-    """True if a module computes by something else than the `forward` of its class."""
+    """True if calling a module does not run the `forward` of its class."""
     return "forward" in vars(module) or module._compiled_call_impl is not None
 
 
@@ -119,8 +119,8 @@ def _twin(
     same = all(children[name] is child for name, child in module._modules.items())
     if own is None and same:
         return module
-    kind = own or type(module)
-    made: Any = object.__new__(kind)
+    cls = own or type(module)
+    made: Any = object.__new__(cls)
     vars(made).update(vars(module))
     vars(made)["_modules"] = children
     for name in HOOKS:
@@ -134,12 +134,12 @@ def _twin(
 
 
 def _telling(hook: Callable[..., Any], module: nn.Module) -> _Telling:
-    """A hook of a twin that is told of the module."""
+    """A hook for a twin that is called with the original module."""
     return hook if isinstance(hook, _Telling) else _Telling(hook, module)
 
 
 class _Telling:
-    """A hook that is called with one module, whichever calls it. It does not keep that alive."""
+    """Calls a hook with the original module, to which it holds a weak reference."""
 
     def __init__(self, hook: Callable[..., Any], module: nn.Module) -> None:
         self.hook, self.module = hook, weakref.ref(module)
@@ -150,7 +150,7 @@ class _Telling:
 
 
 def hooked(*modules: nn.Module) -> bool:
-    """True if hooks hang on any of some modules, or on all modules there are."""
+    """True if any of these modules has a hook, or if there is a global one."""
     if torch.nn.modules.module._has_any_global_hook():
         return True
     return any(
@@ -165,17 +165,17 @@ def is_plain(module: nn.Module, *kinds: type[nn.Module]) -> bool:
 
 
 def are_plain_layers(*layers: nn.Module) -> bool:
-    """True if these are LayerNorms with scale and shift, and Linears, that nobody has changed: what
-    they compute can be computed from their parameters."""
+    """True if these are unmodified Linears, and LayerNorms with scale and shift, so that kernels
+    can use their parameters directly."""
     if not all(is_plain(m, nn.LayerNorm, nn.Linear) for m in layers):
         return False
     norms = (m for m in layers if isinstance(m, nn.LayerNorm))
     return all(m.weight is not None and m.bias is not None for m in norms)
 
 
-def plain_behind_attention(block: Any) -> bool:
-    """True if what an `AttentionBlock` does behind its attention can be computed from its
-    parameters: a residual and a gated feed-forward, of layers that nobody has changed."""
+def plain_after_attention(block: Any) -> bool:
+    """True if kernels can compute what an `AttentionBlock` does after its attention: a residual and
+    a gated feed-forward, of unmodified layers."""
     part, last = block.attend, block.feed_forward
     if not (block.residual and isinstance(last, GatedFeedForward)) or hooked(part, last):
         return False
@@ -183,8 +183,8 @@ def plain_behind_attention(block: Any) -> bool:
 
 
 def plain_before_self_attention(block: Any) -> bool:
-    """True if the rows of an `AttentionBlock` attend to each other, by projections that can be
-    computed from their parameters; all have a bias or none has."""
+    """True if an `AttentionBlock` is self-attention with projections that kernels can compute:
+    unmodified, and all or none with a bias."""
     part = block.attend
     if part.norm_context is not None:
         return False
@@ -194,8 +194,9 @@ def plain_before_self_attention(block: Any) -> bool:
 
 
 def fingerprint(model: nn.Module) -> tuple[Any, ...]:
-    """What a twin was made of: it changes when a layer is replaced, hooked, or given another
-    attribute. A twin holds on to all of it but the modules, so that no place is given to others."""
+    """What a twin was made from: it differs after a layer was replaced, hooked, or given another
+    attribute. The twin keeps all of these objects but the modules alive, so their ids stay
+    unique."""
 
     # Without `modules()`, whose names take as long again: a small question is answered in less than
     # a millisecond.

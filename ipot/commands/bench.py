@@ -5,6 +5,7 @@ from __future__ import annotations
 import mimetypes
 import shlex
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from inspect import cleandoc
@@ -14,11 +15,11 @@ from typing import Any
 import torch
 
 from ipot import files, registry
-from ipot.bench import generate, infer, scale, train
+from ipot.bench import generate, infer, scale, serve, train
 from ipot.bench.measuring import Terms, check_device, check_seconds
 from ipot.bench.rows import PLAIN, Report, Row, geometric_mean
 from ipot.bench.samples import check_count
-from ipot.commands.flags.bench import ABOUT, FLAGS, Generate, Infer, Scale, Train
+from ipot.commands.flags.bench import ABOUT, FLAGS, Generate, Infer, Scale, Serve, Train
 from ipot.commands.output import emit, refuse_there, say, show
 from ipot.commands.parsing import parse
 from ipot.errors import DataError, shown
@@ -131,11 +132,40 @@ def _generate(flags: Generate, device: torch.device) -> Measure:
     return measure
 
 
+def _serve(flags: Serve, device: torch.device) -> Measure:
+    load = serve.Load(
+        model=flags.served or "",
+        clients=flags.clients,
+        points=check_count("points", flags.points),
+        words=("--device", flags.device),
+    )
+    serve.check_load(load)
+
+    def measure(terms: Terms) -> tuple[list[Row], dict[str, Any]]:
+        with tempfile.TemporaryDirectory(prefix="ipot-bench-") as folder:
+            given = flags.served or str(_as_drawn(Path(folder), small_one=flags.small))
+            return serve.measure_serving(replace(load, model=given), terms)
+
+    return measure
+
+
+def _as_drawn(folder: Path, *, small_one: bool) -> Path:
+    """A model as it is before it is trained: its answers take as long."""
+    from ipot.recipes.experiment import build
+    from ipot.surrogate.surrogate import Surrogate
+
+    settings = experiment("darcy")
+    settings = small(settings) if small_one else settings
+    Surrogate.of_experiment(build(settings), settings).save(folder / "darcy")
+    return folder / "darcy"
+
+
 TASKS: dict[str, Callable[[Any, torch.device], Measure]] = {
     "train": _train,
     "infer": _infer,
     "scale": _scale,
     "generate": _generate,
+    "serve": _serve,
 }
 
 

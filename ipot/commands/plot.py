@@ -21,13 +21,12 @@ from ipot.evaluation.predict import predict
 from ipot.models.base import Operator
 from ipot.problems.base import GridProblem
 from ipot.recipes.experiment import Experiment
-from ipot.recipes.sizes import WHOLE
 from ipot.recipes.studies import Question, answer, examine, mean_guess, seen_test_data
 from ipot.report import plots
 from ipot.run_folder import Run, run_at
 from ipot.samples import Sample, collate
 from ipot.saved.folder import is_saved
-from ipot.spec import Need, Spec
+from ipot.spec import ALL_POINTS, Need, Spec
 from ipot.surrogate.loading import folder_of
 from ipot.surrogate.new_data import one_sample
 from ipot.surrogate.surrogate import Surrogate
@@ -131,7 +130,7 @@ class Studio:
             return [kind for kind in ("fields", "rollout", "loss") if chosen.get(kind, True)]
         grid = isinstance(self.settings.problem, GridProblem)
         free = Need.SAME_POINTS not in self.model.needs
-        some = self.flags.fill is not None or not WHOLE & self.model.needs
+        some = self.flags.fill is not None or not ALL_POINTS & self.model.needs
         chosen = {"rollout": moving, "time": moving, "resolution": grid and free, "sensors": some}
         chosen["loss"] = logged
         return [kind for kind in KINDS if chosen.get(kind, True)]

@@ -3,11 +3,11 @@
     u(t, y) = share * simple(a)(t, y) + (1 - share) * model(a)(t, y)
 
 The simple predictor is a regression of the fields on the principal components of the inputs, linear
-or with a kernel (`ipot.evaluation.regression`). It knows its inputs and answers at places of its
-own; other points are carried there, and answers from there to any queries, by parabolas through the
-nearest of them. Its numbers and the shares, one for each channel, are buffers: weights are whole by
-themselves. Nothing of it is trained: the shares are chosen on samples that neither has seen
-(`ipot.own.blending`).
+or with a kernel (`ipot.evaluation.regression`). It takes inputs and gives answers at fixed places
+of its own; inputs at other points are interpolated to these, and answers from these to any queries,
+by parabolas through the nearest neighbours. Its numbers and the shares, one for each channel, are
+buffers, so a file of weights is complete. Nothing of it is trained by gradients: the shares are
+chosen on samples that neither has seen (`ipot.own.blending`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DIRECTION = (0.5698402909980532, 0.7548776662466927, 0.8191725133961645, 0.85667
 
 
 class Blend(Wrapper):
-    """The simple predictor beside a model in physical units."""
+    """A model in physical units, blended with a simple predictor."""
 
     places: Tensor
     queries: Tensor
@@ -94,8 +94,8 @@ class Blend(Wrapper):
     def together(
         self, simple: Float[Tensor, "B T M K"], other: Tensor, steps: list[int]
     ) -> Float[Tensor, "B T M K"]:
-        """Both answers as one. The simple one knows no steps behind those of training: there the
-        model answers alone."""
+        """The weighted mean. The simple predictor knows no steps beyond those of training; there
+        the model answers alone."""
         other = other.to(torch.promote_types(other.dtype, simple.dtype))
         none = torch.zeros_like(self.share)
         shares = [self.share if step <= len(self.mean) else none for step in steps]
@@ -103,7 +103,7 @@ class Blend(Wrapper):
         return share * simple + (1 - share) * other
 
     def coefficients(self, batch: Batch) -> Float[Tensor, "B q"]:
-        """How much there is of each of its fields, by the inputs."""
+        """The coefficient of each of the simple predictor's fields, from the inputs."""
         with torch.autocast(batch.values.device.type, enabled=False):
             rows = (self._inputs(batch).double() - self.centre.double()) * self.scale.double()
             rows = rows @ self.basis.double()
@@ -112,7 +112,7 @@ class Blend(Wrapper):
             return (rows @ (self.weights.double() + self.rest.double())).to(self.mean.dtype)
 
     def _inputs(self, batch: Batch) -> Float[Tensor, "B i"]:
-        """Values at the own places, and the parameters behind them."""
+        """Values at the simple predictor's places, then the parameters."""
         found = []
         if len(self.places):
             found.append(self._carried(batch).flatten(1))
@@ -132,7 +132,8 @@ class Blend(Wrapper):
     def simple(
         self, coefficients: Float[Tensor, "B q"], steps: list[int], queries: Tensor
     ) -> Float[Tensor, "B T M K"]:
-        """The fields after some steps; behind the last one that it knows, those of that one."""
+        """The simple predictor's fields after some steps; after the last step that it knows, those
+        of the last step."""
         with torch.autocast(coefficients.device.type, enabled=False):
             known = self.mean.shape[0]
             at = [min(step, known) - 1 for step in steps]
@@ -157,7 +158,8 @@ class Blend(Wrapper):
         return around.look_up(flat).unflatten(2, (len(at), channels)).transpose(1, 2)
 
     def _rows(self, queries: Float[Tensor, "B1 M E"]) -> Int[Tensor, " M"] | slice | None:
-        """Which of its own places the queries are; None where they are others."""
+        """The row of each query among the simple predictor's places; None if a query is not
+        there."""
         if torch.compiler.is_compiling() or len(queries) != 1:
             return None
         asked, axes = queries[0].to(self.queries.dtype), queries.shape[-1]
@@ -173,22 +175,22 @@ class Blend(Wrapper):
 
 
 class BlendLatent(Blend, LatentOperator):
-    """The same beside a model whose encoder, steps and decoder can be called by themselves."""
+    """`Blend` for a model whose encoder, steps and decoder can be called one by one."""
 
     def encode(self, batch: Batch) -> Latent:
         """The model's state, and what the simple predictor makes of the inputs."""
         return self.encoded(self.inner.encode(batch), lambda: batch)
 
     def encoded(self, latent: Latent, batch: Callable[[], Batch]) -> Latent:
-        """A state that the model has encoded in a way of its own."""
+        """A state that the model has encoded, with the simple predictor's coefficients added."""
         return latent._replace(simple=self.coefficients(batch()), steps=0)
 
     def step(self, latent: Latent) -> Latent:
-        """The model's."""
+        """That of the model."""
         return _after(latent, self.inner.step(_bare(latent)), 1)
 
     def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
-        """The model's."""
+        """That of the model."""
         states, wanted = self.inner.roll_on(_bare(latent), times), self.steps(times)
         return [_after(latent, s, n) for s, n in zip(states, wanted, strict=True)]
 
@@ -211,7 +213,7 @@ class BlendLatent(Blend, LatentOperator):
 
 
 def _as_slice(at: list[int]) -> slice | list[int]:
-    """Numbers in a row as a slice, which copies nothing."""
+    """Consecutive numbers as a slice, which copies nothing."""
     whole = slice(at[0], at[-1] + 1)
     return whole if at == list(range(whole.start, whole.stop)) else at
 
@@ -225,7 +227,8 @@ def _after(before: Latent, now: Latent, steps: int) -> Latent:
 
 
 def _matern(rows: Tensor, known: Tensor, length: Tensor) -> Tensor:
-    """As `ipot.evaluation.regression.matern`; in a graph, by operations that every format has."""
+    """As `ipot.evaluation.regression.matern`; when exported, by operations that all formats
+    have."""
     if torch.compiler.is_compiling():
         apart = ((rows.unsqueeze(1) - known).square().sum(-1) + 1e-30).sqrt()
     else:
@@ -235,12 +238,12 @@ def _matern(rows: Tensor, known: Tensor, length: Tensor) -> Tensor:
 
 
 def near(dimension: int) -> int:
-    """Neighbours that a parabola is put through."""
+    """How many neighbours a parabola is fitted to."""
     return (dimension + 1) * (dimension + 2)
 
 
 def beside_simple(model: Operator) -> Operator:
-    """A wrapped model, beside a simple predictor where its facts name the sizes of one."""
+    """The model, blended with a simple predictor if its spec has sizes for one."""
     if not model.spec.simple:
         return model
     return BlendLatent(model) if isinstance(model, LatentOperator) else Blend(model)
@@ -256,5 +259,5 @@ def blend_of(model: Any) -> Blend | None:
 
 
 def within_globe(model: Operator) -> Operator:
-    """A model as it is where the globe is unit vectors: what a blend is made with."""
+    """The model without `OnGlobe`, which takes unit vectors: blends are made with it."""
     return model.inner if isinstance(model, OnGlobe) else model

@@ -1,4 +1,4 @@
-"""What Fourier neural operators share: their sizes, what they see of a point, room on a grid."""
+"""What Fourier neural operators share: settings, input channels, and padding of a grid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ipot.spec import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The sizes that they have in common."""
+    """Settings of all Fourier neural operators."""
 
     modes: tuple[int, ...] = (12,)
     """Fourier modes that are kept, for each axis or one number for all."""
@@ -31,7 +31,7 @@ class Settings:
     projection: int = 128
     """Hidden channels of the projection to the outputs."""
     padding: tuple[float, ...] = (0.12,)
-    """Room behind the end of every axis that is not periodic, as a part of its length, for each
+    """Padding after the end of every axis that is not periodic, as a part of its length, for each
     axis or one number for all: 0.12 is the published 9 points on 85. A part, and no number of
     points, so that a mode means the same wavelength at every resolution."""
 
@@ -54,7 +54,7 @@ class Fourier(OneStep):
         self.inputs = spec.channels + len(spec.parameters) + spec.dimension
 
     def seen(self, batch: Batch) -> Float[Tensor, "B N F"]:
-        """Values, parameters and coordinates in the unit box, at every input point."""
+        """The input channels at every point: values, parameters, coordinates in the unit box."""
         values = with_parameters(batch.values, batch.parameters)
         place = self.place(batch.points).expand(batch.size, -1, -1)
         return torch.cat([values, place.to(values.dtype)], -1)
@@ -65,7 +65,7 @@ class Fourier(OneStep):
         shape: tuple[int, ...] | None,
         layers: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, "B N o"]:
-        """Layers applied to the grid that the rows form, with room at its open ends."""
+        """Apply layers to the grid that the rows form, padded where an axis is not periodic."""
         wraps = self.spec.wraps
         if shape is None or len(shape) != len(wraps):
             raise DataError(

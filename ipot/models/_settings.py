@@ -28,7 +28,7 @@ def frequencies(config: Any) -> None:
 
 
 def divided(config: Any, heads: str = "heads") -> None:
-    """Refuse a width that does not divide among the heads."""
+    """Refuse a width that is not a multiple of the number of heads."""
     count = getattr(config, heads)
     if config.width % count:
         raise Unsupported(
@@ -38,7 +38,7 @@ def divided(config: Any, heads: str = "heads") -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The sizes and choices that both have."""
+    """Settings that IPOT and the transformer share."""
 
     width: int = 128
     """Channels of the latent state."""
@@ -64,8 +64,8 @@ class Settings:
     encoder_feed_forward: int = 2
     """Multiplier of the feed-forward in the encoder; 0 leaves it out."""
     raw_keys: bool = False
-    """Keys and values of the processor come from the latent state as it is, and not from its norm.
-    No kernel of ours does that: it is slower."""
+    """Keys and values of the processor come from the latent state as it is, and not from its norm,
+    as in the authors' code."""
     tied: bool = False
     """One block applied `blocks` times, instead of as many different ones."""
     lifted: bool = True
@@ -98,7 +98,7 @@ class Settings:
 
 
 def features(config: Any, domain: Bounds, periods: Sequence[float | None]) -> FourierFeatures:
-    """Position features of a space, one number of the config serving all dimensions if alone."""
+    """The position features of a space; a single number in the config serves all dimensions."""
     bins, highest = for_all(len(domain), config.bins, config.max_frequency)
     if config.coordinates == "raw":
         return FourierFeatures(bins, highest)

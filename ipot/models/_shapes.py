@@ -1,8 +1,8 @@
-"""The tensors of a model, known before there is memory for them.
+"""The shapes of a model's tensors, found before memory is taken for them.
 
 A file of settings is a few bytes, and what it asks for may be anything. A model is therefore first
 built without memory (on torch's device `meta`), and stopped as soon as it has more tensors than it
-may; what comes out is compared with a file of weights, or with the memory that is free.
+may; the result is compared with a file of weights, or with the free memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ipot.models.base import Operator
 from ipot.spec import Spec
 
 Shapes = dict[str, tuple[tuple[int, ...], str]]
-"""Shape and kind of number of every tensor, by its name."""
+"""Shape and number type of every tensor, by its name."""
 
 KINDS = {
     torch.float64: "F64",
@@ -50,7 +50,7 @@ MOST_TENSORS = 20_000
 
 
 def shapes_of(tensors: dict[str, Tensor]) -> Shapes:
-    """The shapes and kinds of tensors."""
+    """The shapes and types of tensors."""
     return {n: (tuple(t.shape), KINDS.get(t.dtype, str(t.dtype))) for n, t in tensors.items()}
 
 
@@ -76,7 +76,7 @@ def wanted_shapes(name: str, config: Any, spec: Spec, found: Shapes, where: Path
 def built(
     name: str, config: Any, spec: Spec, where: Path | str, device: torch.device | str = "cpu"
 ) -> Operator:
-    """A model of some settings, with weights that are yet to come."""
+    """A model whose weights are still to be loaded."""
     sizes = (spec.channels, len(spec.outputs), len(spec.parameters))
     try:
         with torch.random.fork_rng(devices=[]):
@@ -107,7 +107,7 @@ def of_prefix(prefix: str, found: Shapes) -> Shapes:
 
 
 def refuse_beyond_memory(name: str, config: Any, spec: Spec) -> None:
-    """Refuse settings of a model that is to be trained whose weights no memory here can hold."""
+    """Refuse settings of a new model whose weights do not fit into memory."""
     for setting, value in vars(config).items():
         values = value if isinstance(value, list | tuple) else (value,)
         if any(isinstance(v, int) and abs(v) > LARGEST_SIDE for v in values):
@@ -131,7 +131,7 @@ def refuse_beyond_memory(name: str, config: Any, spec: Spec) -> None:
 
 
 def refuse_tensors(model: nn.Module, what: str, copies: int) -> None:
-    """Refuse tensors that do not fit into the free memory so many times."""
+    """Refuse tensors of which `copies` do not fit into the free memory."""
     tensors = (*model.parameters(), *model.buffers())
     needed = copies * sum(t.numel() * t.element_size() for t in tensors)
     free = free_memory()
@@ -161,7 +161,7 @@ def refuse_unlike(found: Shapes, wanted: Shapes, where: Path | str) -> None:
 
 
 def refuse_large(settings: Any, most: int, where: str) -> None:
-    """Refuse whole numbers that cannot be sizes of a model whose tensors are that small."""
+    """Refuse whole numbers that are too large to be sizes of a model with these tensors."""
     if isinstance(settings, dict):
         for name, value in settings.items():
             refuse_large(value, most, f"{where}.{name}")
@@ -181,7 +181,7 @@ class _TooLarge(Exception):
 
 @contextmanager
 def _at_most(count: int) -> Iterator[None]:
-    """Stop building modules in this thread once they have more parameters than so many."""
+    """Stop building modules in this thread once they have more than `count` parameters."""
     seen, here = 0, threading.get_ident()
 
     def one_more(module: nn.Module, name: str, parameter: Any) -> None:

@@ -23,7 +23,7 @@ Places = TypeVar("Places", Batch, Sample)
 
 
 class Wrapper(Operator):
-    """A model that passes on what its inner one says of itself."""
+    """A model around another one, whose name, objective and checks it takes over."""
 
     def __init__(self, inner: Operator) -> None:
         super().__init__(inner.config, inner.spec)
@@ -32,19 +32,19 @@ class Wrapper(Operator):
 
     @property
     def name(self) -> str:
-        """The inner model's."""
+        """That of the inner model."""
         return self.inner.name
 
     def objective(self) -> Any:
-        """The inner model's."""
+        """That of the inner model."""
         return self.inner.objective()
 
     def examine(self, data: Dataset) -> None:
-        """As the inner model does."""
+        """Passed on to the inner model."""
         self.inner.examine(data)
 
     def measure(self, points: Float[Tensor, "N D"]) -> None:
-        """As the inner model does."""
+        """Passed on to the inner model."""
         self.inner.measure(points)
 
     def seen(self, batch: Batch) -> Batch:
@@ -57,27 +57,27 @@ class Wrapper(Operator):
 
 
 class Inward(nn.Module):
-    """Physical units in the scales of the data."""
+    """From physical units to the scales of the data."""
 
     def forward(
         self, x: Float[Tensor, "*B C"], mean: Float[Tensor, " C"], scale: Float[Tensor, " C"]
     ) -> Float[Tensor, "*B C"]:
-        """What lies a `scale` above the `mean` is 1."""
+        """(x - mean) / scale."""
         return (x - mean) / scale
 
 
 class Outward(nn.Module):
-    """The way back."""
+    """From the scales of the data to physical units."""
 
     def forward(
         self, x: Float[Tensor, "*B K"], mean: Float[Tensor, " K"], scale: Float[Tensor, " K"]
     ) -> Float[Tensor, "*B K"]:
-        """Physical units, in no lower precision than that of the scales."""
+        """x * scale + mean, at least as precise as the scales."""
         return x.to(torch.promote_types(x.dtype, mean.dtype)) * scale + mean
 
 
 class Normalized(Wrapper):
-    """A model inside the scales of its training data, physical units outside.
+    """Physical units in and out, around a model that works in the scales of its training data.
 
     The statistics are buffers: a checkpoint is whole by itself.
     """
@@ -114,7 +114,7 @@ class Normalized(Wrapper):
         return replace(batch, values=values, parameters=parameters)
 
     def denormalize(self, out: Tensor) -> Tensor:
-        """What the inner model answers, in physical units and at least float32."""
+        """The inner model's answer in physical units, in float32 at least."""
         return self.outward(out, self.output_mean, self.output_scale)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
@@ -123,18 +123,18 @@ class Normalized(Wrapper):
 
 
 class NormalizedLatent(Normalized, LatentOperator):
-    """Scales around a model whose encoder, steps and decoder can be called by themselves."""
+    """`Normalized` for a model whose encoder, steps and decoder can be called one by one."""
 
     def encode(self, batch: Batch) -> Latent:
-        """The inner model's state, from physical units."""
+        """The inner model's state for a batch in physical units."""
         return self.inner.encode(self.seen(batch))
 
     def step(self, latent: Latent) -> Latent:
-        """The inner model's."""
+        """That of the inner model."""
         return self.inner.step(latent)
 
     def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
-        """The inner model's."""
+        """That of the inner model."""
         return self.inner.roll_on(latent, times)
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
@@ -147,7 +147,7 @@ class NormalizedLatent(Normalized, LatentOperator):
 
 
 class Change(Wrapper):
-    """A model that answers with the change since the last past frame, which is added to it.
+    """Adds the last past frame to the answer of a model that predicts the change since then.
 
         u(t, y) = u(0, y) + model(t, y)
 
@@ -191,9 +191,9 @@ class Change(Wrapper):
 class Autoregressive(Wrapper):
     """A model of one step, applied again and again to its own answers.
 
-    The oldest of the past frames makes room for each new one; channels behind them stay. Where
-    the queries are not the input points, the state goes on at the points and is asked at the
-    queries besides.
+    Each answer becomes the newest past frame and the oldest one is dropped; the channels after the
+    past frames stay. Where the queries are not the input points, the model is called twice: at the
+    points, to go on from, and at the queries, to answer.
     """
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
@@ -232,19 +232,19 @@ class Autoregressive(Wrapper):
         )
 
     def _real(self, frame: Tensor, batch: Batch) -> Tensor:
-        """Nothing at padding: what a model answers there must not grow from step to step."""
+        """Zero at padding, so that answers there cannot grow from step to step."""
         mask = batch.point_mask
         return frame if mask is None else frame.masked_fill(~mask.unsqueeze(-1), 0.0)
 
 
 def answers_at_points(model: Operator, batch: Batch) -> bool:
-    """True if an answer at the queries is one at the input points too."""
+    """True if the queries are the input points, so that an answer can be the next input."""
     same = batch.asked_where_seen or batch.points is batch.queries
     return batch.queries.ndim == 3 and (same or Need.SAME_POINTS in model.needs)
 
 
 def wrap(inner: Operator, statistics: Statistics) -> Operator:
-    """A model as it is trained and stored: in the scales of its data, through all of its steps."""
+    """The model as it is trained and stored: normalised, and rolled out over all of its steps."""
     if isinstance(inner, LatentOperator):
         latent = NormalizedLatent(inner, statistics)
         return Change(latent) if inner.spec.change else latent
@@ -257,38 +257,38 @@ def wrap(inner: Operator, statistics: Statistics) -> Operator:
 
 
 def seen_spec(spec: Spec) -> Spec:
-    """The spec that the inner model is sized from: unit vectors instead of degrees."""
+    """The spec that the inner model is built from: unit vectors instead of degrees."""
     if not spec.geographic:
         return spec
     whole = len(spec.domain) == 2 and is_global(spec.domain)
-    behind = (None, None, None)
+    axes = (None, None, None)
     return replace(
         spec,
         geographic=False,
         sphere=whole,
         region=() if whole else spec.domain,
         domain=vector_bounds(spec.domain),
-        periods=behind + spec.periods[2:],
+        periods=axes + spec.periods[2:],
         query_domain=vector_bounds(spec.query_domain),
-        query_periods=behind + spec.query_periods[2:],
+        query_periods=axes + spec.query_periods[2:],
     )
 
 
 def wrap_globe(model: Operator, spec: Spec) -> Operator:
-    """A model built for `seen_spec`, to be called in degrees; the model itself off the globe."""
+    """A model built for `seen_spec`, to be called in degrees. Without degrees, the model itself."""
     if not spec.geographic:
         return model
     if model.objective() is not None:
         raise Unsupported(
-            f"{model.name} is trained in a way of its own, which knows nothing of longitude and "
-            "latitude"
+            f"{model.name} is trained by an objective of its own, which knows nothing of longitude "
+            "and latitude"
         )
     wrapper = OnGlobeLatent if isinstance(model, LatentOperator) else OnGlobe
     return wrapper(model, spec)
 
 
 class OnGlobe(Wrapper):
-    """Maps points and queries before a model sees them."""
+    """Turns degrees into unit vectors before the inner model sees them."""
 
     def __init__(self, inner: Operator, spec: Spec) -> None:
         super().__init__(inner)
@@ -300,7 +300,7 @@ class OnGlobe(Wrapper):
         return self._mapped(batch)
 
     def examine(self, data: Dataset) -> None:
-        """The inner model looks at unit vectors here too."""
+        """Let the inner model check the data in unit vectors."""
         if isinstance(data, Stacked):
             self.inner.examine(Stacked(self._mapped(data.data), check=False))
         else:
@@ -313,27 +313,27 @@ class OnGlobe(Wrapper):
         return replace(places, points=points, queries=points if same else on_globe(places.queries))
 
     def measure(self, points: Float[Tensor, "N D"]) -> None:
-        """The points are unit vectors to the inner model."""
+        """Passed on to the inner model in unit vectors."""
         self.inner.measure(on_globe(points))
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
-        """What the model inside answers."""
+        """The inner model's answer."""
         return self.inner(self.seen(batch))
 
 
 class OnGlobeLatent(OnGlobe, LatentOperator):
-    """The globe around a model whose encoder, steps and decoder can be called by themselves."""
+    """`OnGlobe` for a model whose encoder, steps and decoder can be called one by one."""
 
     def encode(self, batch: Batch) -> Latent:
         """The inner model's state."""
         return self.inner.encode(self.seen(batch))
 
     def step(self, latent: Latent) -> Latent:
-        """The inner model's."""
+        """That of the inner model."""
         return self.inner.step(latent)
 
     def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
-        """The inner model's."""
+        """That of the inner model."""
         return self.inner.roll_on(latent, times)
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:

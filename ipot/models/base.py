@@ -1,5 +1,5 @@
-"""What every model is, whatever is inside it: called with a `Batch` by the house, and with plain
-tensors by people who bring their own loop.
+"""The interface of all models. The package calls them with a `Batch`; people who bring their own
+training loop call them with plain tensors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def spec_for(
     shape: Sequence[int],
     same_points: bool,
 ) -> Spec:
-    """The facts of a problem from numbers alone; its channels are called by their numbers."""
+    """The facts of a problem from numbers alone; channels are named by their numbers."""
     for name, count, least in (
         ("inputs", inputs, 0),
         ("outputs", outputs, 1),
@@ -65,8 +65,8 @@ def spec_for(
 
 def config_for(model: type, settings: dict[str, Any]) -> Any:
     """The settings of a model's class, with those that were given."""
-    kind = registry.config_class(model)
-    known = [field.name for field in fields(kind)]
+    cls = registry.config_class(model)
+    known = [field.name for field in fields(cls)]
     for name in settings:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
@@ -74,7 +74,7 @@ def config_for(model: type, settings: dict[str, Any]) -> Any:
             raise Unsupported(
                 f"{model.__name__} has no setting {shown(name)}.{hint} Known: {', '.join(known)}."
             )
-    return kind(**settings)
+    return cls(**settings)
 
 
 def batch_of(
@@ -86,8 +86,7 @@ def batch_of(
     mask: Bool[Tensor, "B N"] | None,
     edges: Int[Tensor, "two_ends edges"] | None,
 ) -> Batch:
-    """Tensors as a checked batch, asked at the times of the spec; queries are the points unless
-    said."""
+    """Tensors as a checked batch, at the times of the spec. Queries default to the points."""
     same = queries is None
     grid = spec.shape if len(spec.shape) > 1 or Need.GRID in spec.provides else None
     batch = Batch(
@@ -137,7 +136,7 @@ class Operator(nn.Module, ABC):
         same_points: bool = False,
         **settings: Any,
     ) -> Model:
-        """A model for a loop of one's own, which is called by `at` with plain tensors.
+        """A model for your own training loop, to be called by `at` with plain tensors.
 
         `domain` are the least and the largest value of each coordinate of the points; `inputs`,
         `outputs` and `parameters` are numbers of channels. `shape` is that of the grid that the
@@ -169,8 +168,8 @@ class Operator(nn.Module, ABC):
     ) -> Tensor:
         """The fields (B, M, K) at the queries, or (B, T, M, K) where there are several steps.
 
-        Points and queries with a leading 1 serve all samples; queries are the points unless said.
-        `mask` is False at padding among the points.
+        Points and queries with a leading 1 serve all samples; queries default to the points. `mask`
+        is False at padding among the points.
         """
         batch = batch_of(self.spec, points, values, queries, parameters, mask, edges)
         out = self(batch)
@@ -182,17 +181,17 @@ class Operator(nn.Module, ABC):
 
     @property
     def name(self) -> str:
-        """What the registry knows the model by; the dotted path of one that lives elsewhere."""
+        """The name in the registry; the dotted path for a model outside this package."""
         return registry.name_of(type(self))
 
     def objective(self) -> Any:
-        """What to train it by, where that is not the error of its predictions; see `training`."""
+        """An objective of the model's own (`ipot.training.objective`); None for the usual loss."""
         return None
 
     def examine(self, data: Dataset) -> None:
-        """Refuse data that lack what the model needs, before any time is spent on them.
+        """Refuse data that lack what the model needs, before training starts.
 
-        A view may have taken away what the problem provides.
+        The problem may provide it and a view of its data may not.
         """
         first = data[0]
         lost = set()
@@ -208,12 +207,12 @@ class Operator(nn.Module, ABC):
         spec.require(type(self).__name__, self.needs)
 
     def measure(self, points: Float[Tensor, "N D"]) -> None:
-        """Look at the points of the first training sample, before anything is learnt; nothing to
-        most models."""
+        """Adapt to the points of the first training sample, before training. Most models ignore
+        it."""
 
     def rescale(self, statistics: Statistics) -> None:
-        """Told the scales of its inputs and outputs before anything is learnt; nothing to most
-        models. One that carries past frames on as answers takes them from one to the other."""
+        """Take over the scales of inputs and outputs, before training. Most models ignore it; one
+        whose answers become past frames needs both scales to convert them."""
 
     def _fixed(self, data: Dataset) -> bool:
         """True if all samples have the same points, as many as the problem says."""
@@ -234,8 +233,8 @@ class Operator(nn.Module, ABC):
 
 
 class OneStep(Operator):
-    """A model that answers one `dt` ahead. Where a problem has more steps than one, the wrapper
-    `Autoregressive` goes on from its answers, which takes past frames among the inputs."""
+    """A model that answers one `dt` ahead. For a problem of several steps the wrapper
+    `Autoregressive` feeds it its own answers, so past frames must be among the inputs."""
 
     def __init__(self, config: Any, spec: Spec) -> None:
         super().__init__(config, spec)
@@ -248,7 +247,7 @@ class OneStep(Operator):
         """The fields one step ahead, at the queries (B or 1, M, E) of a batch."""
 
     def forward(self, batch: Batch) -> Float[Tensor, "B 1 M K"]:
-        """The answer with an axis for the time."""
+        """The answer of `advance`, with an axis for time."""
         if self.steps(batch.times) != [1]:
             raise Unsupported(
                 f"{type(self).__name__} answers at one time, dt={self.spec.dt}, and was asked for "
@@ -271,7 +270,7 @@ class SeenPoints(NamedTuple):
 
     points: Float[Tensor, "B1 N D"]
     features: Float[Tensor, "B NP d"]
-    """Behind the points, those of parameters."""
+    """Of the points, then of the parameters."""
     mask: Bool[Tensor, "B N"] | None = None
     around: Neighbours | None = None
     """The stencils of the points, where features go on in time."""
@@ -280,7 +279,7 @@ class SeenPoints(NamedTuple):
 
 
 class Latent(NamedTuple):
-    """A state between encoder and decoder. Without inducing points it may be padded."""
+    """The state between encoder and decoder. A model without inducing points may pad it."""
 
     state: Float[Tensor, "B Z d"]
     mask: Bool[Tensor, "B Z"] | None = None
@@ -297,7 +296,7 @@ class Latent(NamedTuple):
 class LatentOperator(Operator):
     """A model that encodes once, steps in latent space, and decodes at any queries.
 
-    The three parts are open to callers: encode once and ask often, ask in chunks, roll on.
+    The three parts can be called one by one: to encode once and ask often, or in chunks.
     """
 
     @abstractmethod
@@ -317,7 +316,7 @@ class LatentOperator(Operator):
         return self.roll_on(self.encode(batch), batch.times)
 
     def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
-        """The states at some times, from that at time zero."""
+        """The states at some times, from the state at time zero."""
         wanted, states = self.steps(times), []
         for step in range(1, wanted[-1] + 1):
             latent = self.step(latent)
@@ -326,18 +325,18 @@ class LatentOperator(Operator):
         return states
 
     def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
-        """The fields at several states; `queries` has a T axis behind B where the mesh moves."""
+        """The fields at several states; on a moving mesh `queries` has an axis T after B."""
         moving = queries.ndim == 4
         asked = (queries[:, t] if moving else queries for t in range(len(states)))
         return torch.stack([self.decode(s, y) for s, y in zip(states, asked, strict=True)], 1)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
-        """Encode once, step to every time, decode there."""
+        """Encode once, step to every time, and decode there."""
         return self.decode_all(self.rollout(batch), batch.queries)
 
 
 def without_queries(batch: Batch) -> Batch:
-    """The batch as far as an encoder sees it, asked at a single place; no grid and no targets."""
+    """The batch as an encoder sees it: with one query, and without grid and targets."""
     mask = batch.query_mask
     return replace(
         batch,

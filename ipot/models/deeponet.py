@@ -41,7 +41,7 @@ class Config:
     sensors: int = 2209
     """At most so many input points go into the branch, evenly taken; 2209 is 47 x 47."""
     activation: Activation = "relu"
-    """Between the layers, and behind the trunk."""
+    """Between the layers, and after the trunk."""
 
     def __post_init__(self) -> None:
         positive(self, "width", "layers", "sensors")
@@ -79,12 +79,12 @@ class DeepONet(OneStep):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def examine(self, data: Dataset) -> None:
-        """Say it where there are more or fewer sensors than the spec has."""
+        """Refuse data with more or fewer sensors than the spec has."""
         self._check(len(data[0].points))
         super().examine(data)
 
     def coefficients(self, batch: Batch) -> Float[Tensor, "B K j"]:
-        """What the branch makes of an input function."""
+        """The branch network's coefficients for an input function."""
         self._check(batch.values.shape[1])
         if batch.point_mask is not None:
             raise DataError("DeepONet needs a value at every sensor, and this batch lacks some")
@@ -115,7 +115,7 @@ class DeepONet(OneStep):
 
 
 def evenly(shape: tuple[int, ...], most: int) -> Tensor:
-    """Row-major numbers of at most so many nodes of a grid, in the same proportion along all axes.
+    """Row-major numbers of at most `most` nodes of a grid, thinned alike along all axes.
 
     The shortest axis is thinned first: what it cannot give, the longer ones do.
     """

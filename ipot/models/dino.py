@@ -31,7 +31,6 @@ from ipot.models._settings import positive
 from ipot.models._wrappers import NormalizedLatent
 from ipot.models.base import Latent, LatentOperator
 from ipot.nn.mlp import MLP
-from ipot.nn.modulated import FourierNet
 from ipot.nn.points import UnitBox
 from ipot.samples import Batch, Sample
 from ipot.seeds import generator
@@ -47,7 +46,7 @@ class Config:
     width: int = 64
     """Channels of the decoder, half of them sines and half cosines."""
     layers: int = 3
-    """Layers of the decoder, behind the first."""
+    """Layers of the decoder, after the first."""
     frequency: float = 32.0
     """Range of the first frequencies, for coordinates in the unit box."""
     dynamics: int = 512
@@ -66,6 +65,58 @@ class Config:
         positive(self, *(field.name for field in fields(self)))
         if self.width % 2:
             raise Unsupported(f"model.width must be even, got {self.width}")
+
+
+class FourierNet(nn.Module):
+    """A multiplicative filter network whose amplitudes are shifted by a code.
+
+        z₀ = γ₀(x) (A₀ α + b₀)
+        z_l = γ_l(x) (B_l z_{l-1} + A_l α + b_l),   l = 1 ... layers
+        u = C z + c
+
+    The filters γ_l(x) = [sin(ω_l x), cos(ω_l x)] are learnt and see nothing but the position: they
+    are computed once for all codes. Their frequencies start within ± scale / √(D (layers + 1)), so
+    that a product of all of them starts with about the same range however deep it is.
+    """
+
+    def __init__(
+        self, dimension: int, *, code: int, width: int, layers: int, scale: float = 64.0
+    ) -> None:
+        super().__init__()
+        if width % 2:
+            raise ValueError(f"half of the width are sines, half cosines: {width} is odd")
+        self.scale = scale * (layers + 1) ** -0.5
+        span = dimension**-0.5
+        shape = (layers + 1, width // 2, dimension)
+        self.frequencies = nn.Parameter(torch.empty(shape).uniform_(-span, span))
+        self.first = nn.Parameter(torch.empty(width).uniform_(-span, span))
+        self.shifts = nn.ModuleList(nn.Linear(code, width, bias=False) for _ in range(layers + 1))
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
+        self.out = nn.Linear(width, 1)
+
+    def filters(self, x: Float[Tensor, "B1 M D"]) -> tuple[Tensor, ...]:
+        """The filters of all layers at positions, each (B or 1, M, width)."""
+        if x.shape[-1] != self.frequencies.shape[-1]:
+            wanted = self.frequencies.shape[-1]
+            raise ValueError(f"positions must have {wanted} coordinates, got {x.shape[-1]}")
+        # Not a matmul: that may round the phases, to bf16 under autocast or to TF32 in training.
+        weights = (self.scale * self.frequencies).flatten(0, 1)
+        phase = x[..., :1] * weights[:, 0]
+        for axis in range(1, x.shape[-1]):
+            phase = phase + x[..., axis : axis + 1] * weights[:, axis]
+        phases = phase.unflatten(-1, self.frequencies.shape[:2]).unbind(-2)
+        return tuple(torch.cat([p.sin(), p.cos()], -1) for p in phases)
+
+    def forward(
+        self, filters: tuple[Tensor, ...], codes: Float[Tensor, "B K c"]
+    ) -> Float[Tensor, "B M K"]:
+        """The field of every code, at the positions of the filters."""
+        first, *rest = (f.unsqueeze(1) for f in filters)
+        shift, *shifts = (a(codes).unsqueeze(-2) for a in self.shifts)
+        z = first * (shift + self.first)
+        for layer, here, shift in zip(self.layers, rest, shifts, strict=True):
+            z = here * (layer(z) + shift)
+        return self.out(z).squeeze(-1).transpose(1, 2)
 
 
 class DINo(LatentOperator):
@@ -130,7 +181,7 @@ class DINo(LatentOperator):
             return self.decoder(self.decoder.filters(self.box(queries)), latent.state)
 
     def objective(self) -> AutoDecoding:
-        """Codes of its own for every frame."""
+        """Auto-decoding: a learnt code for every frame."""
         return AutoDecoding(self.config)
 
 
@@ -149,7 +200,7 @@ class AutoDecoding:
         self.count = torch.zeros((), dtype=torch.long)
 
     def follow(self, count: Tensor) -> None:
-        """Take the tensor that counts the steps of training, and read it at each."""
+        """Take over the tensor that holds the number of the training step."""
         self.count = count
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
@@ -222,12 +273,12 @@ def mean_square(
 
 
 def _exact(like: Tensor) -> torch.autocast:
-    """Products in the precision that they are given in."""
+    """Products in the precision of their operands, without autocast."""
     return torch.autocast(like.device.type, enabled=False)
 
 
 def _scaled(model: nn.Module) -> NormalizedLatent:
-    """The model inside its scales; one that has none gets scales that change nothing."""
+    """The model with its scales; scales that change nothing are added where there are none."""
     if isinstance(model, NormalizedLatent):
         return model
     if not isinstance(model, DINo):
@@ -237,7 +288,7 @@ def _scaled(model: nn.Module) -> NormalizedLatent:
 
 
 def _numbered(data: Dataset) -> Iterator[Sample]:
-    """The samples of a data set, refused where one would share the codes of another."""
+    """The number of every sample; refused where two samples would share their codes."""
     for place in range(len(data)):
         sample = data[place]
         if sample.index != place:
@@ -259,7 +310,8 @@ def descend(
     *,
     differentiable: bool = False,
 ) -> Tensor:
-    """Where Adam comes to from a start, with usual moments, as a function of what `error` sees."""
+    """The end point of Adam from a start, with the usual moments; differentiable in what `error`
+    uses."""
     fast, slow, tiny = 0.9, 0.999, 1e-8
     x = start.requires_grad_()
     mean, square = torch.zeros_like(start), torch.zeros_like(start)

@@ -9,12 +9,11 @@ matrix for each mode of each axis, and these may be the same in all layers. The 
 the feed-forward network. Tran, Mathews, Xie and Ong, "Factorized Fourier neural operators",
 ICLR 2023.
 
-Where the points are no grid that is asked at its own points, they go to places on the unit torus
-by a map that is learnt and starts close to the identity. Their low modes, by a direct sum, give
-fields on a latent grid; the layers act there, and the low modes of what comes out are summed at the
-places of the queries. Li, Huang, Liu and Anandkumar, "Fourier neural operator with learned
-deformations for PDEs on general geometries", JMLR 2023, who end with a dense Fourier layer: here
-all layers are factorised.
+Points that are no grid, or a grid asked elsewhere, are mapped to the unit torus by a learnt map
+that starts close to the identity. Their low modes, by a direct sum, give fields on a latent grid;
+the layers act there, and the low modes of what comes out are summed at the places of the queries.
+Li, Huang, Liu and Anandkumar, "Fourier neural operator with learned deformations for PDEs on
+general geometries", JMLR 2023, who end with a dense Fourier layer: here all layers are factorised.
 """
 
 from __future__ import annotations
@@ -142,13 +141,13 @@ class FFNO(Fourier):
 
 
 def _spaces(spec: Spec) -> list[tuple[Bounds, tuple[float | None, ...]]]:
-    """The space of the points and that of the queries, once where they are the same."""
+    """The space of the points and the space of the queries; one where they are the same."""
     points, queries = (spec.domain, spec.periods), (spec.query_domain, spec.query_periods)
     return [points] if points == queries else [points, queries]
 
 
 def _torus_axes(spec: Spec) -> int:
-    """Axes for the larger of the two spaces; a sphere has two."""
+    """The number of axes of the larger of the two spaces; a sphere has two."""
     return max(2 if spec.sphere and d == spec.domain else len(d) for d, _ in _spaces(spec))
 
 

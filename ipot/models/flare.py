@@ -16,7 +16,6 @@ further values at every point, and the latent queries start as a normal of devia
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -48,7 +47,7 @@ class Config:
     layers: int = 3
     """Residual layers of the networks for keys, values and feed-forward."""
     ends: int = 2
-    """Residual layers of the networks before the first block and behind the last."""
+    """Residual layers of the networks before the first block and after the last."""
 
     def __post_init__(self) -> None:
         positive(self, "width", "blocks", "heads", "latents", "layers", "ends")
@@ -58,7 +57,7 @@ class Config:
 class Residual(nn.Module):
     """A linear layer, residual layers h + GELU(W h), and a linear layer.
 
-    Where the width stays, what comes in is added to the first layer and the last one to its output.
+    Where the width stays the same, the first and the last layer are residual too.
     """
 
     def __init__(self, into: int, width: int, out: int, layers: int) -> None:
@@ -143,10 +142,6 @@ class FLARE(OneStep):
         for block in self.blocks:
             x = block(x, batch.point_mask)
         return self.out(self.norm(x))
-
-    def regions(self) -> Iterator[nn.Module]:
-        """The blocks: many thin layers at every point, which a compiler fuses."""
-        yield from self.blocks
 
 
 MODEL = FLARE

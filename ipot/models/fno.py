@@ -5,7 +5,7 @@
     u = Q(z_L)                             projection, through a hidden layer
 
 No nonlinearity follows the last Fourier layer. Grids of one, two or three axes; periodic axes are
-taken as they are, the others get room behind their end. Li, Kovachki, Azizzadenesheli, Liu,
+taken as they are, the others are padded after their end. Li, Kovachki, Azizzadenesheli, Liu,
 Bhattacharya, Stuart and Anandkumar, "Fourier neural operator for parametric partial differential
 equations", ICLR 2021.
 """

@@ -68,7 +68,7 @@ class IPOT(LatentOperator):
             start_local(self, spec)
 
     def make_encoder(self, config: Any, spec: Spec) -> nn.Module:
-        """What takes the inputs to a latent state."""
+        """The encoder: inducing points that attend to the inputs."""
         return InducingPoints(
             config.latents,
             config.width,
@@ -91,7 +91,7 @@ class IPOT(LatentOperator):
         return Latent(self.processor(latent.state, latent.mask), latent.mask)
 
     def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
-        """Z_t at some times: as many steps one after the other."""
+        """Z_t at some times, by steps one after the other."""
         states = self.processor.roll(latent.state, self.steps(times), latent.mask)
         return [Latent(state, latent.mask) for state in states]
 

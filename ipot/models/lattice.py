@@ -157,8 +157,8 @@ class Lattice(LatentOperator):
         support: Float[Tensor, "G Z A1"],
         parameters: Float[Tensor, "B P"] | None,
     ) -> Latent:
-        """The state at time zero: values and parameters, support, and where no frames go on, zeros
-        in the place of what the first step will make."""
+        """The state at time zero: values and parameters, support, and, without past frames, zeros
+        in the place of what the first step will compute."""
         if self.frame_scale is not None:
             past = self.frame_scale(values[..., : self.past])
             values = torch.cat([past, values[..., self.past :]], -1)
@@ -209,8 +209,8 @@ class Lattice(LatentOperator):
             self.frame_scale.start(*statistics.inputs_as_outputs(frames))
 
     def _split(self, latent: Latent) -> tuple[Tensor, Tensor, Tensor]:
-        """Values at the places, their support, and what the last step made (U or H) where no frames
-        go on."""
+        """Split a state: values at the places, their support, and the last step's U or H if no past
+        frames are kept."""
         support = len(self.places.counts) + 1
         made = latent.state.shape[-1] - self.channels - support
         values, how, last = latent.state.split([self.channels, support, made], -1)

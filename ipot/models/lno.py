@@ -97,7 +97,7 @@ class LNO(OneStep):
         return self.out(share.to(modes.dtype) @ modes)
 
     def encode(self, batch: Batch) -> Float[Tensor, "B Z d"]:
-        """The modes: means of what the branch says of the points, and the parameters."""
+        """The modes: means of the branch network over the points, and the parameters."""
         places = self.trunk.places(batch.points).expand(batch.size, -1, -1)
         said = self.branch(torch.cat([places, batch.values.to(places.dtype)], -1))
         share = over_points(self.scores(batch.points, self.trunk), batch.point_mask)
@@ -109,7 +109,7 @@ class LNO(OneStep):
     def scores(self, points: Float[Tensor, "B N D"], trunk: Trunk) -> Float[Tensor, "B N Z"]:
         """What each mode makes of each position; once for a shared mesh.
 
-        Never in half precision: softmax over thousands of points would make noise of it.
+        Never in half precision, in which a softmax over thousands of points is noise.
         """
         with torch.autocast(points.device.type, enabled=False):
             return self.score(trunk(trunk.places(points)))

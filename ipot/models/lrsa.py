@@ -18,7 +18,6 @@ all latents start alike, and points that ask them learn next to nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -150,12 +149,8 @@ class LRSA(OneStep):
             raise DataError(_lost("this batch"))
         return super().forward(batch)
 
-    def regions(self) -> Iterator[nn.Module]:
-        """The feed-forwards of the points: small passes around a convolution."""
-        yield from (part for part in self.modules() if isinstance(part, Mixing))
-
     def examine(self, data: Dataset) -> None:
-        """Refuse data that have lost their grid, and say what to do."""
+        """Refuse data without the grid that the model was built for."""
         if Need.GRID in self.needs and data[0].grid is None:
             raise Unsupported(_lost("this view of the data"))
         super().examine(data)

@@ -3,11 +3,11 @@
     e_ij += f(e_ij, v_j, v_i)          every edge hears its sender j and its receiver i
     v_i  += g(v_i, Σ_j f(...))         every node hears the sum of its incoming messages
 
-Nodes start from the values, the parameters and the place; edges from the way between their ends and
-its length. All maps are small networks with a LayerNorm behind them, with weights of their own at
-every step; a last one without reads the fields off the nodes. One step reaches one neighbour
-farther. Pfaff, Fortunato, Sanchez-Gonzalez and Battaglia, "Learning mesh-based simulation with
-graph networks", ICLR 2021.
+Nodes start from the values, the parameters and the place; edges from the vector between their ends
+and its length. All maps are small networks followed by a LayerNorm, with weights of their own at
+every step; a last one, without LayerNorm, gives the fields at the nodes. One step reaches one
+neighbour farther. Pfaff, Fortunato, Sanchez-Gonzalez and Battaglia, "Learning mesh-based simulation
+with graph networks", ICLR 2021.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Config:
 
 
 def network(inputs: int, config: Config, outputs: int | None = None) -> MLP:
-    """From so many numbers to the width with a LayerNorm behind it, or to outputs without."""
+    """A small network to the width and a LayerNorm, or to the outputs without one."""
     sizes = (inputs, *(config.width,) * config.hidden, outputs or config.width)
     return MLP(sizes, activation="relu", norm=outputs is None)
 
@@ -84,7 +84,8 @@ class Messages(nn.Module):
     def forward(
         self, nodes: Float[Tensor, "G R d"], edges: Float[Tensor, "G1 E d"], graph: Graph
     ) -> tuple[Float[Tensor, "G R d"], Float[Tensor, "G E d"]]:
-        """Nodes and edges a step later. What the nodes hear is the update of the edges alone."""
+        """Nodes and edges a step later. The nodes receive the updates of the edges, not the
+        edges."""
         # The first layer on (edge, sender, receiver) in three parts: those of the ends are products
         # with N rows and not with as many as there are edges.
         first: Any = self.edge.layers[0]
@@ -147,14 +148,14 @@ class MeshGraphNet(OneStep):
         return self.decode(nodes).view(*batch.values.shape[:2], len(self.spec.outputs))
 
     def graph(self, batch: Batch) -> Graph:
-        """The edges of a batch, from wherever the settings and the batch say."""
-        kind, mask = self.kind(batch), batch.point_mask
+        """The edges of a batch: those of its mesh, of its grid, or between neighbours."""
+        edges_from, mask = self.edges_from(batch), batch.point_mask
         samples, nodes, _ = batch.values.shape
-        if kind == "mesh":
+        if edges_from == "mesh":
             if batch.edges is None:
                 raise DataError("model.edges=mesh needs edges, and this batch has none")
             return from_edges(batch.edges, samples * nodes)
-        if kind == "grid":
+        if edges_from == "grid":
             if batch.grid is None:
                 raise DataError("model.edges=grid needs a grid, and this batch has none")
             found = grid_neighbours(batch.grid, self.spec.wraps, batch.values.device)
@@ -162,11 +163,11 @@ class MeshGraphNet(OneStep):
         places = self.space(batch.points)
         if mask is not None:
             places = places.expand(samples, -1, -1)
-        radius = self.config.radius if kind == "radius" else None
+        radius = self.config.radius if edges_from == "radius" else None
         count = self.config.neighbours
         return from_neighbours(*nearest(places, self.space, count, mask=mask, radius=radius))
 
-    def kind(self, cases: Batch | Sample) -> str:
+    def edges_from(self, cases: Batch | Sample) -> str:
         """Where the edges of these cases come from."""
         if self.config.edges != "auto":
             return self.config.edges
@@ -185,7 +186,7 @@ class MeshGraphNet(OneStep):
         if not self.edge_length.any():
             batch = self._alone(data[0])
             graph = self.graph(batch)
-            length = self._ways(batch, graph).square().sum(-1).flatten()
+            length = self._displacements(batch, graph).square().sum(-1).flatten()
             length = length if graph.real is None else length[graph.real]
             self.edge_length.copy_(length.mean().sqrt())
 
@@ -197,28 +198,28 @@ class MeshGraphNet(OneStep):
         return torch.cat([values, position.to(values.dtype)], -1)
 
     def _edge_features(self, batch: Batch, graph: Graph) -> Tensor:
-        """The way from receiver to sender and its length, in typical lengths of an edge."""
-        way = self._ways(batch, graph)
-        length = torch.linalg.vector_norm(way, dim=-1, keepdim=True)
+        """The vector from receiver to sender and its length, in typical lengths of an edge."""
+        displacement = self._displacements(batch, graph)
+        length = torch.linalg.vector_norm(displacement, dim=-1, keepdim=True)
         scale = torch.where(self.edge_length > 0, self.edge_length, 1.0)
-        return torch.cat([way, length], -1) / scale
+        return torch.cat([displacement, length], -1) / scale
 
-    def _ways(self, batch: Batch, graph: Graph) -> Tensor:
+    def _displacements(self, batch: Batch, graph: Graph) -> Tensor:
         places = self.space(batch.points)
         if not graph.shared:
             places = places.expand(batch.size, -1, -1)
         places = graph.rows(places)
-        return self.space.way(graph.at_receivers(places), graph.at_senders(places))
+        return self.space.displacement(graph.at_receivers(places), graph.at_senders(places))
 
     def _alone(self, sample: Sample) -> Batch:
-        """A batch of one where the model lies, which may not be where the data do."""
+        """A batch of one sample, on the device of the model."""
         return collate([sample]).to(self.edge_length.device)
 
     def _look_at(self, number: int, sample: Sample) -> None:
-        kind = self.kind(sample)
-        if kind == "mesh":
+        edges_from = self.edges_from(sample)
+        if edges_from == "mesh":
             refuse_no_edges(number, sample)
-        elif kind != "grid":
+        elif edges_from != "grid":
             refuse_duplicates(number, sample)
         advice = {
             "mesh": "Join each to another, leave it out, or set model.edges to nearest.",
@@ -226,9 +227,9 @@ class MeshGraphNet(OneStep):
             "make it larger, or set model.edges to nearest.",
         }
         # Neighbours on a grid and nearest ones are always there, unless there is one node alone.
-        if kind in advice or len(sample.points) == 1:
+        if edges_from in advice or len(sample.points) == 1:
             graph = self.graph(self._alone(sample))
-            words = advice.get(kind, "A graph takes two nodes at least.")
+            words = advice.get(edges_from, "A graph takes two nodes at least.")
             refuse_isolated(number, graph, len(sample.points), words)
 
 
@@ -240,14 +241,15 @@ EXAMINED = 50
 
 
 def looked_at(data: Dataset) -> range:
-    """All samples of a ragged data set; of a stacked one the only mesh, or some of many."""
+    """The samples to check: all of a ragged data set; the one mesh of a stacked one, or some of
+    many."""
     if not isinstance(data, Stacked):
         return range(len(data))
     return range(1 if data.one_mesh else min(EXAMINED, len(data)))
 
 
 def refuse_no_edges(number: int, sample: Sample) -> None:
-    """Refuse a mesh that is no more than its nodes."""
+    """Refuse a mesh without edges."""
     if sample.edges is None or not sample.edges.numel():
         raise DataError(
             f"sample {number}: its mesh has no edges. Give it some, or set model.edges to nearest."
@@ -255,7 +257,7 @@ def refuse_no_edges(number: int, sample: Sample) -> None:
 
 
 def refuse_duplicates(number: int, sample: Sample) -> None:
-    """Refuse points at one place: they are one node, written twice, and no way leads between."""
+    """Refuse points at the same place: they are one node, written twice, with no edge between."""
     _, place, times = torch.unique(sample.points, dim=0, return_inverse=True, return_counts=True)
     twice = times[place] > 1
     if twice.any():
@@ -274,7 +276,7 @@ def refuse_isolated(number: int, graph: Graph, nodes: int, advice: str) -> None:
 
 
 def named(which: Bool[Tensor, " N"]) -> str:
-    """Subject and verb: nodes 4, 17 and 2 more have."""
+    """The nodes and a verb for a sentence: "nodes 4, 17 and 2 more have"."""
     numbers = which.nonzero().flatten().tolist()
     shown, more = ", ".join(map(str, numbers[:2])), len(numbers) - 2
     if more < 0:

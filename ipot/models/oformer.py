@@ -8,8 +8,8 @@
 The cost is linear in inputs and queries, and a step costs no attention. The code of the authors has
 several forms of the decoder; this is the one whose size is that of their tables. In the decoder
 keys and values are normalised for both kinds of attention: normalising over the queries would make
-an answer depend on what else is asked. Nothing is dropped in training.
-Li, Meidani and Farimani, "Transformer for partial differential equations' operator learning", 2023.
+an answer depend on the other queries. Nothing is dropped in training. Li, Meidani and Farimani,
+"Transformer for partial differential equations' operator learning", 2023.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ class Config:
 
 
 class Seen(NamedTuple):
-    """What a query can ask: a matrix for each head, and the parameters of the sample."""
+    """What queries see of the inputs: a matrix for each head, and the parameters."""
 
     summary: Float[Tensor, "B H e e"]
     parameters: Float[Tensor, "B P"] | None
 
 
 class Block(nn.Module):
-    """x = LN(x), x + Attention(x), then LN(x), x + FF(x): residuals around what is normalised."""
+    """x = LN(x), x + Attention(x), then LN(x), x + FF(x): the residual is normalised too."""
 
     def __init__(self, config: Config, dimension: int, fastest: float) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class Encoder(nn.Module):
         self.out = nn.Linear(config.width, config.decoder_width, bias=False)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B N d"]:
-        """The features; a shared mesh is embedded once."""
+        """The features of the input points; a shared mesh is embedded once."""
         places = self.box(batch.points)
         x = self.from_place(places).expand(batch.size, -1, -1)
         if self.from_value is not None:
@@ -146,7 +146,7 @@ class GaussianFeatures(nn.Module):
         self.register_buffer("frequency", deviation * torch.randn(dimension, width // 2))
 
     def forward(self, places: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B1 M F"]:
-        """The features; not a matmul, which would round phases under autocast."""
+        """The features. Not a matmul, which autocast would round."""
         phase = 2 * math.pi * (places.unsqueeze(-1) * self.frequency).sum(-2)
         return torch.cat([phase.sin(), phase.cos()], dim=-1)
 
@@ -176,12 +176,12 @@ class Decoder(nn.Module):
         places: Float[Tensor, "B1 N D"],
         mask: Bool[Tensor, "B N"] | None,
     ) -> Float[Tensor, "B H e e"]:
-        """All that queries will see of the inputs."""
+        """The inputs as queries see them."""
         rotation = None if self.rotary is None else self.rotary(places)
         return self.attend.summary(encoded, rotation, mask)
 
     def forward(self, places: Float[Tensor, "B1 M E"], seen: Seen) -> Float[Tensor, "B M w"]:
-        """The latent state at queries in the unit box, those of a shared mesh embedded once."""
+        """The latent state at queries in the unit box; shared queries are embedded once."""
         x = self.embed(self.features(places))
         if self.from_parameters is not None and seen.parameters is not None:
             x = x + self.from_parameters(seen.parameters).unsqueeze(1)
@@ -210,7 +210,7 @@ class Propagator(nn.Module):
 
 
 class Head(nn.Module):
-    """The fields from the latent state; without steps the place is told once more."""
+    """The fields from the latent state; in a steady problem, from the position as well."""
 
     def __init__(self, width: int, dimension: int, outputs: int) -> None:
         super().__init__()
@@ -254,7 +254,7 @@ class OFormer(Operator):
         self.head = Head(wide, 0 if depth else place, len(spec.outputs))
 
     def encode(self, batch: Batch) -> Seen:
-        """What the inputs say, in a size that does not depend on their number."""
+        """The inputs in a form whose size does not depend on their number."""
         encoded, places = self.encoder(batch), self.encoder.box(batch.points)
         summary = self.decoder.summary(encoded, places, batch.point_mask)
         return Seen(summary, batch.parameters)
@@ -278,7 +278,7 @@ class OFormer(Operator):
         return self.head(state, self.query_box(queries))
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
-        """Attend once and propagate; on a mesh that moves, once for each of its shapes."""
+        """Attend once and propagate; on a moving mesh, once for each time."""
         wanted = self.steps(batch.times)
         if self.propagator is None and wanted != [1]:
             raise Unsupported(

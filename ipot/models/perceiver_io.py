@@ -4,10 +4,10 @@
     Z = SelfAttention(Z)                     `blocks` of them, all of them `repeats` times
     u(y) = W CrossAttention(y, Z)            queries: position features, not added to the answer
 
-Attention with biases behind LayerNorms, each followed by a plain MLP. What sets it apart from IPOT
+Attention with biases after LayerNorms, each followed by a plain MLP. What sets it apart from IPOT
 is time: it has no step in latent space, so it goes on from its own answers in physical space.
 Jaegle et al., "Perceiver IO: a general architecture for structured inputs & outputs", ICLR 2022.
-The parameters of a case are further inputs; the sizes are those of IPOT, which it is held against.
+The parameters of a case are further inputs; the sizes are those of IPOT, with which it is compared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The inducing point relay: points hand on to inducing points and get back, again and again.
+"""The inducing point relay: points exchange features with inducing points, in every block.
 
     X₀ = lift(position features, values)                at the input points
     for l in 1 ... L:
@@ -12,11 +12,11 @@
              [+ c ∘ Σ_j λ_j(y) a_last(x_j) + d]         where answers are changes since a frame
 
 It is IPOT with two things added. What IPOT does once, from points to inducing points and back, is
-done in every block, so that points know of each other before anything is compressed to few numbers.
-And points know their neighbours: by a stencil in every block, whose places are a fixed distance δ
-apart and take their features from the nearest inputs, and in the answers, which hear the inputs
-around a query. Any points in, any queries out, at a cost linear in both; one set of weights for all
-densities (`ipot/nn/neighbours.py`). Layers are in `ipot/nn/relay.py`; docs/model.md is the page.
+done in every block, so that points exchange features before anything is compressed. And points know
+their neighbours: by a stencil in every block, whose places are a fixed distance δ apart and take
+their features from the nearest inputs, and in the answers, which use the inputs around a query. Any
+points in, any queries out, at a cost linear in both; one set of weights for all densities
+(`ipot/nn/neighbours.py`). Layers are in `ipot/nn/relay.py`; docs/model.md is the page.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Relay(LatentOperator):
         return Latent(self.processor(state), seen=seen, age=age)
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
-        """u_t(y): queries attend to the state, and hear the inputs around them."""
+        """u_t(y): queries attend to the state, and use the inputs around them."""
         seen = latent.seen
         if not self.local or seen is None:
             return self.decoder(latent.state, queries)
@@ -200,22 +200,22 @@ class Relay(LatentOperator):
         return frame.repeat(len(out) // len(frame), 1, 1) + out
 
     def stencils(self, points: Tensor, mask: Tensor | None) -> Neighbours | None:
-        """Where the places of the points' stencils take their features from."""
+        """The inputs that the places of each point's stencil are interpolated from."""
         return self.surroundings(points, None, mask) if self.mixes else None
 
     def measure(self, points: Float[Tensor, "N D"]) -> None:
-        """The first points that a new model sees give the distance δ of its stencils."""
+        """Take the distance δ of the stencils from the first training points."""
         self.surroundings.measure(points)
 
     def rescale(self, statistics: Statistics) -> None:
-        """The last frame is added to answers: it is taken to the scales of these."""
+        """Take over the factors from the scales of input frames to those of answers."""
         if self.kept is not None:
             last, outputs = self.spec.history, len(self.spec.outputs)
             frames = slice((last - 1) * outputs, last * outputs)
             self.kept.start(*statistics.inputs_as_outputs(frames))
 
     def _real(self, seen: SeenPoints) -> Tensor | None:
-        """Which rows of the features are real: all of the parameters are."""
+        """Which rows of the features are real: those of real points and all of parameters."""
         extra = seen.features.shape[1] - seen.points.shape[1]
         if seen.mask is None or not extra:
             return seen.mask

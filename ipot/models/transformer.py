@@ -2,8 +2,8 @@
 
     Z₀ = Attention(a, a, a),   Z_{t+1} = G_dt(Z_t),   u_t(y) = Attention(y, Z_t, Z_t)
 
-The state is as large as the input. This is what the paper holds its inducing points against, as a
-stand-in for the transformer of Vaswani et al., "Attention is all you need", 2017.
+The state is as large as the input. The paper compares its inducing points with this, as a stand-in
+for the transformer of Vaswani et al., "Attention is all you need", 2017.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class Transolver(OneStep):
         return super().forward(batch)
 
     def examine(self, data: Dataset) -> None:
-        """Refuse data that have lost their grid, and say what to do."""
+        """Refuse data without the grid that the model was built for."""
         if Need.GRID in self.needs and data[0].grid is None:
             raise Unsupported(_lost("this view of the data"))
         super().examine(data)

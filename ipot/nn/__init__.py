@@ -1,1 +1,1 @@
-"""Layers that several models share; none of them knows a problem or a batch."""
+"""Layers that several models share; none of them knows about problems or batches."""

@@ -14,7 +14,8 @@ def attention(
     value: Float[Tensor, "B H N f"],
     mask: Bool[Tensor, "B N"] | None = None,
 ) -> Float[Tensor, "B H M f"]:
-    """softmax(Q Kᵀ / √e) V over the real keys; a query with a leading 1 serves the whole batch."""
+    """softmax(Q Kᵀ / √e) V over the real keys; a query with a leading 1 is shared by the whole
+    batch."""
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
     if mask is not None:
         scores = scores.masked_fill(~mask[:, None, None, :], float("-inf"))
@@ -68,7 +69,8 @@ class MultiHead(nn.Module):
         context: Float[Tensor, "B N c"] | None = None,
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Float[Tensor, "B M o"]:
-        """Queries attend to the context, or to each other; `mask` is of what they attend to."""
+        """Queries attend to the context, or to each other; `mask` says which rows of that are
+        real."""
         y = self.norm(query)
         x = y if self.norm_context is None else self.norm_context(context)
         key, value = self.to_key_value(x).chunk(2, -1)
@@ -94,7 +96,7 @@ class RawSelfAttention(MultiHead):
 
 
 class GatedFeedForward(nn.Module):
-    """Two layers with a GELU gate between them, behind a LayerNorm of their own if there is one."""
+    """Two layers with a GELU gate between them, after a LayerNorm if `norm`."""
 
     def __init__(self, width: int, multiplier: int, *, norm: bool = True) -> None:
         super().__init__()
@@ -109,7 +111,7 @@ class GatedFeedForward(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two layers with a GELU between them, behind a LayerNorm."""
+    """Two layers with a GELU between them, after a LayerNorm."""
 
     def __init__(self, width: int, multiplier: int) -> None:
         super().__init__()
@@ -134,9 +136,9 @@ class AttentionBlock(nn.Module):
     """O = Y + Attn(LN(Y), LN(X), LN(X)), then O + FF(LN(O)).
 
     `context` is the width of X, None for self-attention. Without `residual` the first Y is left
-    out, which is the only way where the block changes the width (`out`). `bias` gives all
-    projections one; without `gated` the feed-forward is plain, and there is none with a
-    `multiplier` of 0. With `raw`, keys and values of a self-attention are not normalised.
+    out, as it must be where the block changes the width (`out`). `bias` gives all projections a
+    bias; without `gated` the feed-forward has no gate; with a `multiplier` of 0 there is none. With
+    `raw`, keys and values of a self-attention are not normalised.
     """
 
     def __init__(
@@ -181,7 +183,7 @@ class AttentionBlock(nn.Module):
         x: Float[Tensor, "B N c"] | None = None,
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Float[Tensor, "B M o"]:
-        """Rows `y` attend to the context `x`, or to each other; `mask` is of what they see."""
+        """Rows `y` attend to the context `x`, or to each other; `mask` says what is real there."""
         out = self.attend(y, x, mask)
         if self.residual:
             out = y + out

@@ -15,9 +15,9 @@ LINES = 61
 
 
 def on_globe(x: Float[Tensor, "... D"]) -> Float[Tensor, "... D_plus_1"]:
-    """(longitude, latitude, ...) in degrees as (x, y, z, ...); what lies behind them is kept.
+    """(longitude, latitude, ...) in degrees as (x, y, z, ...); further coordinates are kept.
 
-    A longitude and the same all around are the same vector, to the last bit.
+    Longitudes that differ by 360 degrees give the same vector, to the last bit.
     """
     longitude, latitude = torch.deg2rad(around(x[..., 0])), torch.deg2rad(x[..., 1])
     flat = latitude.cos()
@@ -26,14 +26,14 @@ def on_globe(x: Float[Tensor, "... D"]) -> Float[Tensor, "... D_plus_1"]:
 
 
 def around(longitude: Tensor) -> Tensor:
-    """Longitudes above -180 and up to 180 degrees, without rounding."""
+    """Longitudes mapped to above -180 and up to 180 degrees, without rounding."""
     turned = torch.fmod(longitude, 360.0)
     turned = torch.where(turned > 180.0, turned - 360.0, turned)
     return torch.where(turned <= -180.0, turned + 360.0, turned)
 
 
 def is_global(region: Bounds) -> bool:
-    """True if longitudes and latitudes go (nearly) all around."""
+    """True if longitudes and latitudes cover (nearly) the whole globe."""
     return all(high - low >= most for (low, high), most in zip(region, GLOBAL, strict=False))
 
 

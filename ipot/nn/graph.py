@@ -1,8 +1,8 @@
-"""Graphs on points: who is whose neighbour, and the sums of what neighbours send.
+"""Graphs on points: which nodes are neighbours, and sums over neighbours.
 
 Two forms, one type. Where every node has the same number of neighbours, the edges lie receiver by
 receiver, and a sum over them is a sum along an axis. Otherwise they are a list, and a sum is a
-scatter. Shapes never depend on values: what must not count is masked, not left out.
+scatter. Shapes never depend on values: edges that must not count are masked, not removed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Graph:
     degree: int | None = None
 
     def rows(self, nodes: Float[Tensor, "B N d"]) -> Float[Tensor, "G R d"]:
-        """Features of nodes, laid out as the edges number them."""
+        """Features of nodes in the order that edges number them in."""
         return nodes if self.shared else nodes.flatten(0, 1).unsqueeze(0)
 
     def at_senders(self, nodes: Float[Tensor, "G R d"]) -> Float[Tensor, "G E d"]:
@@ -99,9 +99,9 @@ def without_padding(
 
 
 def from_edges(edges: Int[Tensor, "two_ends e"], nodes: int) -> Graph:
-    """A mesh's own edges among B N nodes, both ways and each counted once, without loops.
+    """A mesh's own edges among B N nodes, in both directions, each once, without loops.
 
-    What is there twice is masked: a list of each edge in one direction is the cheapest.
+    Duplicates are masked, so a list with each edge in one direction costs least.
     """
     ends = torch.cat([edges, edges.flip(0)], 1)
     code = (ends[1] * nodes + ends[0]).sort().values
@@ -117,8 +117,8 @@ def grid_neighbours(
 ) -> tuple[Tensor, Tensor | None]:
     """The neighbours (1, N, k) of every node of a row-major grid, and which of them are real.
 
-    Diagonal ones count up to two axes (2 and 8 of them); from three on they would be the most of
-    them, and only those along the axes are taken (6). Nodes at an open end have fewer.
+    Up to two axes diagonal neighbours count (2 and 8 neighbours); from three on only those along
+    the axes do (6). Nodes at an open end have fewer.
     """
     if len(shape) != len(wraps):
         raise ValueError(f"a grid {shape} with {len(wraps)} axes that wrap or do not")
@@ -150,9 +150,9 @@ def _offsets(axes: int) -> list[tuple[int, ...]]:
 
 
 class Space(nn.Module):
-    """Places in the unit box of a domain, and the way from one to another.
+    """Coordinates in the unit box of a domain, and displacements between them.
 
-    On a periodic axis that is the shorter way round.
+    On a periodic axis a displacement is the shorter of the two.
     """
 
     def __init__(self, domain: Bounds, periods: tuple[float | None, ...]) -> None:
@@ -168,16 +168,16 @@ class Space(nn.Module):
         return self.box(points)
 
     def along(self, axis: int, start: Tensor, end: Tensor) -> Tensor:
-        """From one coordinate to another of an axis."""
-        way, period = end - start, self.periods[axis]
-        return way - period * (way / period).round() if period else way
+        """The displacement along an axis."""
+        apart, period = end - start, self.periods[axis]
+        return apart - period * (apart / period).round() if period else apart
 
-    def way(
+    def displacement(
         self, start: Float[Tensor, "*a D"], end: Float[Tensor, "*b D"]
     ) -> Float[Tensor, "*c D"]:
-        """From one place to another."""
-        ways = (self.along(i, start[..., i], end[..., i]) for i in range(self.axes))
-        return torch.stack(list(ways), -1)
+        """The displacement from one place to another."""
+        parts = (self.along(i, start[..., i], end[..., i]) for i in range(self.axes))
+        return torch.stack(list(parts), -1)
 
 
 @torch.no_grad()
@@ -191,10 +191,10 @@ def nearest(
 ) -> tuple[Int[Tensor, "G N k"], Bool[Tensor, "G N k"] | None]:
     """The `count` nearest other places of every place, and which of them are real.
 
-    Padding is nobody's neighbour and has none; with `radius`, neither is what lies farther. What is
-    not real is the place itself. Of neighbours at the same distance the same ones are taken however
-    the places are numbered: a direction decides. Rows go in pieces, so that memory grows with N and
-    not with its square.
+    Padding has no neighbours and is nobody's neighbour; with `radius`, places farther away are not
+    neighbours either. An entry that is not real is the place itself. Among neighbours at the same
+    distance a fixed direction decides, so that the choice does not depend on how places are
+    numbered. Rows are taken in pieces, so that memory grows with N and not with its square.
     """
     samples, nodes, _ = places.shape
     count = min(count, nodes - 1)
@@ -228,10 +228,10 @@ def _distances(some: Tensor, places: Tensor, space: Space) -> tuple[Tensor, Tens
     """
     square = slope = None
     for axis in range(space.axes):
-        way = space.along(axis, some[..., None, axis], places[:, None, :, axis])
+        apart = space.along(axis, some[..., None, axis], places[:, None, :, axis])
         tilt = TILT * math.sqrt(axis + 2)
-        square = way.square() if square is None else square.addcmul_(way, way)
-        slope = tilt * way if slope is None else slope.add_(way, alpha=tilt)
+        square = apart.square() if square is None else square.addcmul_(apart, apart)
+        slope = tilt * apart if slope is None else slope.add_(apart, alpha=tilt)
     assert square is not None
     assert slope is not None
     return square, torch.addcmul(square, slope, square.sqrt())

@@ -1,4 +1,4 @@
-"""Points that form a regular grid: rows to axes and back, and room behind an end."""
+"""Points that form a regular grid: rows to axes and back, and padding."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def to_rows(x: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B N C"]:
 
 def unit_grid(shape: Sequence[int], like: Tensor) -> Float[Tensor, "1 N D"]:
     """The points of a periodic grid on the unit torus: i / n along every axis."""
-    kind = {"dtype": torch.promote_types(like.dtype, torch.float32), "device": like.device}
-    lines = [torch.arange(n, **kind) / n for n in shape]
+    made = {"dtype": torch.promote_types(like.dtype, torch.float32), "device": like.device}
+    lines = [torch.arange(n, **made) / n for n in shape]
     return torch.stack(torch.meshgrid(*lines, indexing="ij"), -1).flatten(0, -2).unsqueeze(0)
 
 
@@ -44,7 +44,7 @@ class Pointwise(nn.Linear):
 def padded(
     shape: Sequence[int], padding: Sequence[float], wraps: Sequence[bool]
 ) -> tuple[int, ...]:
-    """The grid with room behind the end of every axis that does not wrap.
+    """The size of the grid with padding after the end of every axis that does not wrap.
 
     An axis of n points from end to end grows to 1 + padding times its length, whatever n is: a
     Fourier mode then has the same wavelength at every resolution. A fixed number of points would
@@ -57,7 +57,7 @@ def padded(
 
 
 def extend(x: Float[Tensor, "B C *grid"], shape: Sequence[int]) -> Float[Tensor, "B C *larger"]:
-    """Zeros behind the end of every axis, up to a larger grid."""
+    """Zeros after the end of every axis, up to a larger grid."""
     pad = [width for old, new in zip(x.shape[2:], shape, strict=True) for width in (new - old, 0)]
     return nn.functional.pad(x, pad[::-1]) if any(pad) else x
 
@@ -68,7 +68,7 @@ def crop(x: Float[Tensor, "B C *larger"], shape: Sequence[int]) -> Float[Tensor,
 
 
 def for_axes(name: str, numbers: Sequence[Number], axes: int) -> tuple[Number, ...]:
-    """A setting for every axis, given as one number for all of them or as one for each."""
+    """A setting for every axis, from one number for all axes or one for each."""
     if len(numbers) not in (1, axes):
         raise Unsupported(
             f"model.{name} must be one number, or one for each of {axes} axes: {tuple(numbers)}"

@@ -4,8 +4,8 @@
     processor    blocks of self-attention, the same at every step
     decoder      queries attend to the latent state
 
-A token is what a point is to a network: features of its position beside its values, or what a
-small network makes of the two. Parameters of a case are tokens of their own behind the points.
+A token is a point as the network sees it: features of its position beside its values, or a small
+network's output from the two. Parameters of a case are tokens of their own, after the points.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ class Processor(nn.ModuleList):
 class QueryDecoder(nn.Module):
     """u(y) = Attention(y, Z, Z): features of the queries attend to the latent state.
 
-    A `full` decoder adds what they find to the lifted queries, at the width of the state, and ends
-    in a linear layer; without it the attention itself ends in the outputs.
+    A `full` decoder adds the attention's answer to the lifted queries, at the width of the state,
+    and ends in a linear layer; otherwise the attention gives the outputs itself.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class QueryDecoder(nn.Module):
         queries: Float[Tensor, "B1 M E"],
         mask: Bool[Tensor, "B Z"] | None = None,
     ) -> Float[Tensor, "B M K"]:
-        """The fields at the queries; those with a leading 1 are asked of all samples."""
+        """The fields at the queries; queries with a leading 1 are shared by all samples."""
         tokens = self.position(queries)
         if self.lift is not None:
             tokens = self.lift(tokens)
@@ -230,7 +230,7 @@ def start_local(model: Any, spec: Spec) -> None:
 
 
 def _fade(layer: nn.Linear, features: FourierFeatures) -> None:
-    """Divide the weights of every feature by its frequency, and keep their size as a whole."""
+    """Divide the weights of every feature by its frequency, and keep their overall size."""
     frequency = features.matrix.abs().sum(0)
     raw = torch.ones(features.width - 2 * len(frequency))
     share = torch.cat([raw, 1 / frequency, 1 / frequency])

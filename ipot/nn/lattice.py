@@ -39,8 +39,8 @@ class Convolution(nn.Module):
         super().__init__()
         self.wraps = tuple(wraps)
         padding = tuple(0 if wrap else 1 for wrap in wraps)
-        kind: Any = CONVOLUTIONS[len(wraps)]
-        self.layer = kind(into, out, 3, padding=padding)
+        convolution: Any = CONVOLUTIONS[len(wraps)]
+        self.layer = convolution(into, out, 3, padding=padding)
 
     def forward(self, x: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B O *grid"]:
         """An image of the same places."""

@@ -28,10 +28,10 @@ class Rotation(NamedTuple):
 
 
 class Rotary(nn.Module):
-    """Angles of D coordinates in the unit box, for heads of a width.
+    """Rotation angles from D coordinates in the unit box, for heads of a given width.
 
     Each coordinate turns as many pairs of channels as the others, at frequencies from `fastest`
-    (radians over the box) down by a factor of 10000; channels that are left over stay as they are.
+    (radians over the box) down by a factor of 10000; remaining channels are not turned.
     """
 
     def __init__(self, dimension: int, head_width: int, fastest: float) -> None:
@@ -64,7 +64,7 @@ def real(x: Float[Tensor, "B H N e"], mask: Bool[Tensor, "B N"] | None) -> Tenso
 
 
 def count_points(x: Tensor, mask: Tensor | None) -> Tensor | int:
-    """The number of real points of each sample (B, 1, 1, 1), or of all; 1 where there is none."""
+    """The number of real points of each sample (B, 1, 1, 1), or of all samples; at least 1."""
     if mask is None:
         return max(x.shape[-2], 1)
     return mask.sum(-1).clamp(min=1).view(-1, 1, 1, 1)
@@ -87,9 +87,9 @@ def normalize_points(
 class LinearAttention(nn.Module):
     """Heads of linear attention, of points among themselves or of queries to points.
 
-    `summary` is all that the points say, a matrix for each head whatever their number; `read` asks
-    it. One head as wide as the model has no output projection. The initial weights are those of the
-    published code: orthogonal and small, with a multiple of the identity.
+    `summary` reduces the points to a matrix for each head, however many they are; `read` applies it
+    to queries. One head as wide as the model has no output projection. The initial weights are
+    those of the published code: orthogonal and small, with a multiple of the identity.
     """
 
     def __init__(
@@ -146,7 +146,8 @@ class LinearAttention(nn.Module):
         rotation: Rotation | None,
         summary: Float[Tensor, "B H e e"],
     ) -> Float[Tensor, "B M d"]:
-        """Queries attend to points, each by itself whoever else asks: they are not normalised."""
+        """Queries attend to points. They are not normalised, so each answer depends on its own
+        query alone."""
         return self._answer(self._split(self.to_query(x)), rotation, summary)
 
     def _answer(self, query: Tensor, rotation: Rotation | None, summary: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ class MLP(nn.Module):
     """Linear layers of the given sizes with an activation between them.
 
     `MLP((3, 64, 64, 1))` has two hidden layers. The last layer is linear unless `activate_last`;
-    `norm` puts a LayerNorm behind it, `bias=False` takes the bias of all layers away.
+    `norm` adds a LayerNorm after it, `bias=False` leaves out the bias of all layers.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Precise(nn.Linear):
 class ResidualMLP(nn.Module):
     """h = σ(W x), then h + σ(W h) for every hidden layer, then a linear layer; σ is a GELU.
 
-    What comes in may be coordinates: the first layer keeps their precision.
+    The inputs may be coordinates: the first layer keeps their precision.
     """
 
     def __init__(self, into: int, width: int, out: int, layers: int) -> None:
@@ -107,9 +107,10 @@ CUT = 0.87962566103423978
 
 @torch.no_grad()
 def truncate(module: nn.Module, deviation: float | None = None) -> None:
-    """Draw all linear layers anew, from a normal cut at twice its deviation; biases start at zero.
+    """Initialise all linear layers from a normal distribution cut at two deviations, biases with
+    zero.
 
-    Without a deviation it is such that a layer keeps the variance of what comes in.
+    The default deviation is such that a layer keeps the variance of its inputs.
     """
     for layer in module.modules():
         if not isinstance(layer, nn.Linear):

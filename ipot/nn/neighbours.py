@@ -5,7 +5,7 @@ each is taken from the inputs next to it:
 
     h(x + δ o) ≈ Σ_j λ_j h(x_j)        λ_j ≥ 0 or from a local linear fit, Σ_j λ_j = 1
 
-So weights that belong to the offsets o serve any points: on the grid whose spacing is δ they are a
+So the weights of the offsets o serve any points: on the grid whose spacing is δ they are a
 convolution of 3^D, on a finer grid the dilated one, and on few sensors they see the nearest ones
 there are. A place outside of the domain finds a point at its border; periodic axes wrap. None of it
 is differentiated: where points lie is data.
@@ -38,7 +38,7 @@ RIDGE = 3e-3
 neighbours on a line tell nothing of the slope across it."""
 
 BENT = 1e-4
-"""The same for a parabola, whose terms are in units of the farthest neighbour."""
+"""The ridge for a parabola, whose terms are in units of the farthest neighbour."""
 
 
 class Grid(NamedTuple):
@@ -51,7 +51,7 @@ class Grid(NamedTuple):
 
 
 class Neighbours(NamedTuple):
-    """For every place some input points, and what each counts there."""
+    """The neighbours of every place among the input points, and their weights."""
 
     index: Int[Tensor, "G M k"]
     weight: Float[Tensor, "G M k"] | None = None
@@ -60,7 +60,7 @@ class Neighbours(NamedTuple):
     """Said of stencils at points that are known to be a grid which holds all of their places."""
 
     def look_up(self, field: Float[Tensor, "B N c"]) -> Float[Tensor, "B M c"]:
-        """The field at the places; those of a shared mesh (G = 1) serve all samples."""
+        """The field at the places; neighbours on a shared mesh (G = 1) serve all samples."""
         groups, places, count = self.index.shape
         if groups == 1:
             found = field.index_select(1, self.index.flatten())
@@ -74,13 +74,14 @@ class Neighbours(NamedTuple):
 
 
 def offsets(axes: int) -> Float[Tensor, "S D"]:
-    """The places of a stencil in spacings: all 3^D up to two axes, beyond that along axes only."""
+    """The offsets of a stencil in units of the spacing: all 3^D up to two axes, beyond that only
+    along axes."""
     steps = product((-1.0, 0.0, 1.0), repeat=axes)
     return torch.tensor([s for s in steps if axes <= 2 or sum(map(abs, s)) <= 1])
 
 
 class Surroundings(nn.Module):
-    """Finds what lies around points and queries of a domain, in units of its box.
+    """Finds the input points around points and queries, in units of the domain's box.
 
     `spacing` is that of the points in training, one number for each axis. It is found when a new
     model first sees data, and kept with its weights.
@@ -113,8 +114,8 @@ class Surroundings(nn.Module):
         if len(shape) != axes:
             points = max(2.0, float(torch.Size(shape).numel() if shape else 1000))
             shape = (max(2, round(points ** (1 / axes))),) * axes
-        ways = zip(shape, periods, strict=True)
-        return torch.tensor([p / n if p else 1 / max(1, n - 1) for n, p in ways])
+        pairs = zip(shape, periods, strict=True)
+        return torch.tensor([p / n if p else 1 / max(1, n - 1) for n, p in pairs])
 
     @property
     def delta(self) -> Float[Tensor, " D"]:
@@ -123,7 +124,7 @@ class Surroundings(nn.Module):
 
     @torch.no_grad()
     def measure(self, points: Float[Tensor, "N D"]) -> None:
-        """Take over the spacing of some points, unless there is one already.
+        """Take the spacing from some points, unless it is known already.
 
         On a full grid that is the usual gap along each axis; elsewhere the usual distance to the
         neighbour number 2 D, which is the same on a square grid.
@@ -150,7 +151,7 @@ class Surroundings(nn.Module):
         queries: Float[Tensor, "Q M D"] | None = None,
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Neighbours:
-        """The inputs around all queries; without these, those around the stencils' places."""
+        """The neighbours of all queries; without queries, those of the stencils' places."""
         if queries is None:
             return self.stencils(points, mask)
         return self.near(points, queries, mask)
@@ -187,8 +188,8 @@ class Surroundings(nn.Module):
     def stencils(
         self, points: Float[Tensor, "G N D"], mask: Bool[Tensor, "B N"] | None = None
     ) -> Neighbours:
-        """For the places x_i + δ o of all points, the inputs to take a field from; offset after
-        offset, each with all of the points."""
+        """The neighbours of the places x_i + δ o of all points; offset after offset, each with all
+        of the points."""
         inputs, mask = self._laid_out(points, mask)
         places = inputs.unsqueeze(1) + (self.delta * self.offsets)[:, None]
         if not torch.compiler.is_compiling():
@@ -206,7 +207,7 @@ class Surroundings(nn.Module):
         queries: Float[Tensor, "Q M D"],
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Neighbours:
-        """For all queries, the inputs to take a field from."""
+        """The neighbours of all queries."""
         inputs, mask = self._laid_out(points, mask)
         places = self.space(queries.to(self.spacing.dtype))
         groups = max(len(inputs), len(places))
@@ -235,9 +236,9 @@ class Surroundings(nn.Module):
         index, far = self._search(inputs, places, count, mask)
         rows = index.flatten(1).unsqueeze(-1).expand(-1, -1, inputs.shape[-1])
         found = inputs.gather(1, rows).unflatten(1, index.shape[1:])
-        way = self.space.way(places.unsqueeze(2), found) / self.delta
+        displacement = self.space.displacement(places.unsqueeze(2), found) / self.delta
         weigh = curved_weights if self.curved else linear_weights
-        return Neighbours(index, weigh(way, far.isfinite()))
+        return Neighbours(index, weigh(displacement, far.isfinite()))
 
     def _search(
         self, inputs: Tensor, places: Tensor, count: int, mask: Tensor | None
@@ -264,12 +265,12 @@ class Surroundings(nn.Module):
     def _compare(
         self, inputs: Tensor, places: Tensor, count: int, mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """By comparing all with all, axis by axis: a product of matrices would lose the digits of
-        what is near."""
+        """By comparing all with all, axis by axis: a matrix product would round away small
+        distances."""
         square = None
         for axis in range(self.space.axes):
-            way = self.space.along(axis, places[..., None, axis], inputs[:, None, :, axis])
-            square = way.square() if square is None else square + way.square()
+            apart = self.space.along(axis, places[..., None, axis], inputs[:, None, :, axis])
+            square = apart.square() if square is None else square + apart.square()
         assert square is not None
         if mask is not None:
             square = square.masked_fill(~mask.unsqueeze(1), math.inf)
@@ -296,13 +297,13 @@ class Surroundings(nn.Module):
         places: Float[Tensor, "P D"],
         count: int,
     ) -> Neighbours:
-        """The inputs to take a field from at some places, of those that a tree holds."""
+        """The neighbours of some places among the inputs that a tree holds."""
         index, far = self._in_tree(tree, self._tilted(places), count)
         if count == 1:
             return Neighbours(index.unsqueeze(0))
         delta = self.delta.to(places.device)
-        way = self.space.way(places.unsqueeze(1), inputs[index]) / delta
-        return Neighbours(index[None], linear_weights(way[None], far.isfinite()[None]))
+        displacement = self.space.displacement(places.unsqueeze(1), inputs[index]) / delta
+        return Neighbours(index[None], linear_weights(displacement[None], far.isfinite()[None]))
 
     def _in_tree(self, tree: KDTree, places: Tensor, count: int) -> tuple[Tensor, Tensor]:
         asked = self._wrapped(places).numpy()
@@ -320,19 +321,19 @@ class Surroundings(nn.Module):
 
 
 def linear_weights(
-    way: Float[Tensor, "G P k D"], real: Bool[Tensor, "G P k"]
+    displacement: Float[Tensor, "G P k D"], real: Bool[Tensor, "G P k"]
 ) -> Float[Tensor, "G P k"]:
-    """What each neighbour counts: inverse squared distances that fade out towards the farthest, put
-    right so that a linear field is met; one at a neighbour that is no way off.
+    """The weight of each neighbour: inverse squared distances that fade out towards the farthest,
+    corrected so that linear fields are interpolated exactly; one for a neighbour at distance zero.
 
     The fit is bounded where neighbours are on one side or on a line.
     """
-    far = torch.linalg.vector_norm(way, dim=-1).masked_fill(~real, 0.0)
+    far = torch.linalg.vector_norm(displacement, dim=-1).masked_fill(~real, 0.0)
     reach = 1.001 * far.amax(-1, keepdim=True) + 1e-6
     share = ((reach - far) / (reach * far.clamp(min=1e-6))).square() * real
     share = share / share.sum(-1, keepdim=True).clamp(min=1e-30)
-    mean = (share.unsqueeze(-1) * way).sum(2)
-    apart = way - mean.unsqueeze(2)
+    mean = (share.unsqueeze(-1) * displacement).sum(2)
+    apart = displacement - mean.unsqueeze(2)
     spread = torch.einsum("gpk,gpkd,gpke->gpde", share, apart, apart)
     # Of their distance and not of their spread alone, so that neighbours which count little, or lie
     # almost in one place, get no say by a steep slope.
@@ -343,15 +344,15 @@ def linear_weights(
 
 
 def curved_weights(
-    way: Float[Tensor, "G P k D"], real: Bool[Tensor, "G P k"]
+    displacement: Float[Tensor, "G P k D"], real: Bool[Tensor, "G P k"]
 ) -> Float[Tensor, "G P k"]:
-    """As `linear_weights`, put right so that a parabola is met."""
-    far = torch.linalg.vector_norm(way, dim=-1).masked_fill(~real, 0.0)
+    """As `linear_weights`, corrected so that parabolas are interpolated exactly."""
+    far = torch.linalg.vector_norm(displacement, dim=-1).masked_fill(~real, 0.0)
     reach = 1.001 * far.amax(-1, keepdim=True) + 1e-6
     near = (far / reach).clamp(min=1e-6)
     share = ((1 - near) / near).square() * real
     share = share / share.sum(-1, keepdim=True).clamp(min=1e-30)
-    straight = (way / reach.unsqueeze(-1)).unbind(-1)
+    straight = (displacement / reach.unsqueeze(-1)).unbind(-1)
     bent = [a * b for i, a in enumerate(straight) for b in straight[i:]]
     terms = torch.stack([*straight, *bent], -1)
     mean = (share.unsqueeze(-1) * terms).sum(2)
@@ -365,8 +366,8 @@ def curved_weights(
 def solved(
     matrix: Float[Tensor, "G P D D"], ridge: Float[Tensor, "G P"], right: Float[Tensor, "G P D"]
 ) -> Float[Tensor, "G P D"]:
-    """(matrix + ridge) x = right for matrices that are symmetric and not negative, of a few rows:
-    by elimination in plain operations, which a captured step and an exported graph can hold."""
+    """Solve (matrix + ridge) x = right for small symmetric matrices that are not negative, by
+    elimination in plain operations, which can be captured and exported."""
     rows = [
         [*row.unbind(-1), r] for row, r in zip(matrix.unbind(-2), right.unbind(-1), strict=True)
     ]

@@ -87,7 +87,7 @@ def _phases(places: Tensor, sizes: Sequence[int]) -> Tensor:
 def _in_pieces(
     part: Callable[..., Tensor], places: Tensor, sizes: Sequence[int], values: Tensor | None = None
 ) -> list[Tensor]:
-    """A function of points, for as many of them at a time as the table of phases may hold."""
+    """A function of points in pieces, each as large as the table of phases allows."""
     size, count = places.shape[:2]
     chunk = max(1, PHASES_AT_ONCE // max(1, 2 * math.prod(sizes) * size))
     recompute = torch.is_grad_enabled() and count > chunk
@@ -113,9 +113,9 @@ class Chart(nn.Module):
     """x to the torus: its coordinates in units of the domain, moved by a network.
 
     A periodic coordinate goes once around the torus in a period. Any other one leaves the part
-    `padding` of its length free behind its end, so that its two ends do not meet. On a sphere the
-    coordinates are colatitude and longitude. A space with fewer axes than the torus lies at zero
-    along the rest, before it is moved. The network also sees `codes` numbers of a sample.
+    `padding` of its length free after its end, so that its two ends do not meet. On a sphere the
+    coordinates are colatitude and longitude. A space with fewer axes than the torus starts at zero
+    along the others. The network also takes `codes` numbers of a sample.
     """
 
     def __init__(

@@ -62,8 +62,8 @@ class BoxChart(UnitBox):
 
 
 class GlobeChart(nn.Module):
-    """Maps unit vectors to latitude and longitude, both from 0 to 1, and back. Further coordinates
-    of a point, such as time, follow as a box.
+    """Maps unit vectors to latitude and longitude, both from 0 to 1, and back. Further coordinates,
+    such as time, are mapped as in a box.
 
     `region` has the degrees of longitude and latitude that are covered, then the bounds of further
     coordinates.

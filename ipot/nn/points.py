@@ -72,7 +72,7 @@ class FourierFeatures(nn.Module):
 def for_all(
     dimension: int, bins: tuple[int, ...], max_frequency: tuple[float, ...]
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """The settings of every dimension, where one number alone serves them all."""
+    """Settings for every dimension, from one number for all of them or one for each."""
     each = bins * dimension if len(bins) == 1 else bins
     highest = max_frequency * dimension if len(max_frequency) == 1 else max_frequency
     if len(each) != dimension or len(highest) != dimension:
@@ -130,13 +130,13 @@ class Lift(nn.Module):
 
 
 class ParameterTokens(nn.Module):
-    """Parameters of a case as tokens of their own, behind those of its points."""
+    """Parameters of a case as tokens of their own, after those of its points."""
 
     parameter_offset: nn.Parameter
     parameter_slope: nn.Parameter
 
     def start_parameters(self, count: int, width: int) -> None:
-        """Draw what turns so many parameters into tokens; nothing where there are none."""
+        """Create the weights that turn `count` parameters into tokens; none for no parameters."""
         if count:
             self.parameter_offset = nn.Parameter(0.02 * torch.randn(count, width))
             self.parameter_slope = nn.Parameter(torch.randn(count, width))
@@ -147,7 +147,7 @@ class ParameterTokens(nn.Module):
         parameters: Float[Tensor, "B P"] | None,
         mask: Bool[Tensor, "B N"] | None,
     ) -> tuple[Float[Tensor, "B NP d"], Bool[Tensor, "B NP"] | None]:
-        """Tokens of points with those of the parameters behind them, and their mask."""
+        """Tokens of the points, then of the parameters, and their mask."""
         if parameters is None:
             return tokens, mask
         extra = self.parameter_offset + parameters.unsqueeze(-1) * self.parameter_slope

@@ -1,4 +1,4 @@
-"""Information that points relay to inducing points and get back, and mixing among neighbours.
+"""Attention from points to inducing points and back, and mixing among neighbours.
 
 Z = softmax(Q Kᵀ / √e) V               compress: inducing points Q of every head attend to points
 X = X + W softmax(K Qᵀ / √e) Z         give back: the same keys, as queries, attend to Q
@@ -21,7 +21,7 @@ from ipot.nn.points import FourierFeatures, Lift, ParameterTokens
 
 
 class RelayAttention(nn.Module):
-    """Through inducing points of every head's own, and back by the same keys."""
+    """Attention through inducing points of each head and back, with the same keys."""
 
     def __init__(self, width: int, *, heads: int, latents: int) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class RelayAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B N d"], mask: Bool[Tensor, "B N"] | None = None
     ) -> Float[Tensor, "B N d"]:
-        """The update that a residual connection adds; padding is not compressed."""
+        """The update that a residual connection adds; padding takes no part."""
         key, value = (
             split_heads(t, self.heads) for t in self.to_key_value(self.norm(x)).chunk(2, -1)
         )
@@ -45,15 +45,15 @@ class RelayAttention(nn.Module):
 
 
 class LocalMixing(nn.Module):
-    """Σ_o A_o h(x + δ o): a channel's own weights for the places of a stencil."""
+    """Σ_o A_o h(x + δ o), with weights for each channel and each place of a stencil."""
 
     def __init__(self, channels: int, places: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(places, channels).uniform_(-1, 1) * places**-0.5)
 
     def forward(self, h: Float[Tensor, "B N c"], around: Neighbours) -> Float[Tensor, "B N c"]:
-        """What the places around every point say; rows behind the points are no points, and have
-        no neighbours."""
+        """The weighted sum over the stencil of every point. Rows after the points are parameters,
+        which have no neighbours."""
         places = len(self.weight)
         points = around.index.shape[1] // places
         if not points:
@@ -70,7 +70,8 @@ class LocalMixing(nn.Module):
 
 
 class MixingFeedForward(nn.Module):
-    """Two layers with a GELU between them; hidden channels hear their neighbours before it."""
+    """Two layers with a GELU between them; hidden channels are mixed with their neighbours before
+    it."""
 
     def __init__(self, width: int, multiplier: int, *, places: int) -> None:
         super().__init__()
@@ -105,7 +106,7 @@ class RelayBlock(nn.Module):
         around: Neighbours | None = None,
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Float[Tensor, "B N d"]:
-        """One block; `around` has the stencils of the points."""
+        """One block; `around` are the neighbours on the points' stencils."""
         x = x + self.attend(x, mask)
         return x + self.feed_forward(x, around)
 
@@ -147,7 +148,7 @@ class RelayEncoder(ParameterTokens):
         mask: Bool[Tensor, "B N"] | None,
         around: Neighbours | None,
     ) -> tuple[Float[Tensor, "B NP d"], Bool[Tensor, "B NP"] | None]:
-        """X_L: features of the points and behind them of the parameters, and which are real."""
+        """X_L: features of the points, then of the parameters, and which of them are real."""
         x = self.lift(self.position(points), values).expand(len(values), -1, -1)
         x, mask = self.join(x, parameters, mask)
         for block in self.blocks:
@@ -157,7 +158,7 @@ class RelayEncoder(ParameterTokens):
     def compress(
         self, x: Float[Tensor, "B N d"], mask: Bool[Tensor, "B N"] | None
     ) -> Float[Tensor, "B Z d"]:
-        """Z: a row for each inducing point."""
+        """Z: one row for each inducing point."""
         return self.block(self.latents.unsqueeze(0), x, mask)
 
 
@@ -172,7 +173,7 @@ def relay_blocks(
 
 
 class Affine(nn.Module):
-    """scale ∘ x + shift, for each channel; x itself until `start` or training says otherwise."""
+    """scale ∘ x + shift for each channel; it starts as x itself unless `start` is called."""
 
     scale: Tensor
     shift: Tensor
@@ -187,17 +188,17 @@ class Affine(nn.Module):
 
     @torch.no_grad()
     def start(self, scale: Float[Tensor, " K"], shift: Float[Tensor, " K"]) -> None:
-        """Begin with these."""
+        """Set scale and shift."""
         self.scale.copy_(scale)
         self.shift.copy_(shift)
 
     def forward(self, x: Float[Tensor, "... K"]) -> Float[Tensor, "... K"]:
-        """In the precision of x."""
+        """scale ∘ x + shift, in the precision of x."""
         return x * self.scale + self.shift
 
 
 class LocalDecoder(nn.Module):
-    """u(y) = MLP(g + l): g is what queries find in the latent state, l what inputs near them say.
+    """u(y) = MLP(g + l): g comes from the latent state, l from the inputs near the query.
 
     g = Attention(y, Z, Z)
     l = W LN(Σ_j λ_j(y) X(x_j))                without time, or where features are stepped too
@@ -236,8 +237,8 @@ class LocalDecoder(nn.Module):
         near: Float[Tensor, "B M d"] | None = None,
         age: Float[Tensor, " TB"] | None = None,
     ) -> Float[Tensor, "TB M K"]:
-        """The fields at the queries. `near` are features of the inputs around them, which may
-        serve several states of a sample, and `age` is how many steps ago they were seen."""
+        """The fields at the queries. `near` are features of the inputs around them, which may be
+        shared by several states of a sample; `age` is how many steps ago they were seen."""
         out = self.block(self.lift(self.position(queries)), state)
         if near is not None:
             out = out + self._local(near, age, len(out))

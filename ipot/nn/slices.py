@@ -23,7 +23,8 @@ def gather(
 
 
 class PhysicsAttention(nn.Module):
-    """Points are shared out among slices, slices attend to each other, points take their part back.
+    """Points are distributed over slices, slices attend to each other, and points get the result
+    back.
 
         w = softmax(S P(x) / τ)            the parts of a point in the slices, τ for each head
         z = Σ w V(x) / Σ w                 tokens of the slices

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 
 def at_least_single(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """In float32 or float64: neither an FFT nor a phase bears less."""
+    """In float32 or float64: FFTs and phases need as much."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -57,7 +57,7 @@ def from_modes(
 def multiply(
     coefficients: Complex[Tensor, "B I *rest K"], weight: Complex[Tensor, "K I O"]
 ) -> Complex[Tensor, "B O *rest K"]:
-    """A matrix between the channels for every frequency: one batched product."""
+    """A product with one matrix over the channels for every frequency."""
     batch, channels, *rest, frequencies = coefficients.shape
     rows = coefficients.reshape(batch, channels, -1, frequencies)
     out = torch.einsum("birk,kio->bork", rows, weight)
@@ -119,7 +119,7 @@ class FactorizedConv(nn.Module):
 
 
 def _along(x: Tensor, weight: Tensor) -> Tensor:
-    """A convolution along the last axis; what stands in between is carried through."""
+    """A convolution along the last axis."""
     (size,) = block(x.shape[-1:], weight.shape[:1])
     low = torch.fft.rfft(x, norm="forward")[..., :size]
     out = multiply(low, torch.view_as_complex(weight)[:size])
@@ -127,7 +127,8 @@ def _along(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def _ends(x: Tensor, axis: int, size: int) -> Tensor:
-    """The first and last along an axis, `size` together: the lowest frequencies of an FFT."""
+    """The first and the last entries along an axis, `size` together: the lowest frequencies of an
+    FFT."""
     have = x.shape[axis]
     if have == size:
         return x
@@ -136,7 +137,7 @@ def _ends(x: Tensor, axis: int, size: int) -> Tensor:
 
 
 def _apart(x: Tensor, axis: int, size: int) -> Tensor:
-    """Those ends again, with zeros between them up to a size."""
+    """The inverse of `_ends`: zeros are put between the two ends."""
     have = x.shape[axis]
     if have == size:
         return x

@@ -87,7 +87,7 @@ def side_by_side(
     refuse_settings(
         None, preset="default", seed=seed, minutes=minutes, epochs=None, model=None, training=None
     )
-    names, place = recipes.chosen(models), choose(device)
+    names, torch_device = recipes.chosen(models), choose(device)
     source = open_data(data, inputs=inputs, targets=targets, parameters=parameters, **options)
     splits, remarks = _splits(source, seed)
     channels = scored_channels(source.data.spec, splits.train.constants())
@@ -95,7 +95,7 @@ def side_by_side(
     own = OwnData.of(source.data, splits, columns=source.columns, series=series)
 
     def recipe(name: str) -> Experiment:
-        chosen = plan(splits.train, device=place, name=name, minutes=minutes, seed=seed)
+        chosen = plan(splits.train, device=torch_device, name=name, minutes=minutes, seed=seed)
         return Experiment(
             problem=own,
             model=chosen.model,

@@ -111,7 +111,7 @@ def fit(
     quiet, trusted = flag("quiet", quiet), flag("trusted", trusted)
     or_resume = flag("or_resume", or_resume)
     say = _silent if quiet else _aloud
-    place = choose(device)
+    torch_device = choose(device)
     name, model = named_model(model)
     told: dict[str, Any] = {"model": model, "training": training}
     told |= {"minutes": minutes, "epochs": epochs}
@@ -143,7 +143,7 @@ def fit(
             if start is not None and start.settings.model_name == chosen_name:
                 told["start"] = start.settings.model
             told |= {"name": chosen_name}
-            chosen = plan(splits.train, device=place, preset=preset, seed=seed, **told)
+            chosen = plan(splits.train, device=torch_device, preset=preset, seed=seed, **told)
             lines = chosen.lines
             settings = Experiment(
                 problem=own,
@@ -172,13 +172,13 @@ def fit(
                 baselines |= score_forecasts(held, held.data, held.layout, cycle, channels)
                 if source.series is not None and cycle is not None and cycle.is_small:
                     source = replace(source, series=replace(source.series, cycle=cycle))
-            with _threads(settings, place):
+            with _threads(settings, torch_device):
                 if goes_on:
                     running.resume(run.path, data=own, **how)
                 else:
                     noted = {} if blend else {"blend": False}
                     running.run(settings, run.path, start_from=start_from, noted=noted, **how)
-            trained, settings = running.restore(run.path, place, data=own, trusted=trusted)
+            trained, settings = running.restore(run.path, torch_device, data=own, trusted=trusted)
             fitted = Surrogate.of_experiment(
                 trained, settings, **facts_of_run(run, settings), series=source.series
             )
@@ -324,14 +324,14 @@ def total(scores: Scores) -> float:
 
 
 @contextlib.contextmanager
-def _threads(settings: Experiment, place: torch.device) -> Iterator[None]:
+def _threads(settings: Experiment, device: torch.device) -> Iterator[None]:
     """As many threads as serve a step best, now and on this machine; afterwards as before.
 
     Only where time is the limit: a run of so many epochs ends in the same bits every time.
     """
     before = torch.get_num_threads()
-    if place.type == "cpu" and settings.training.minutes is not None:
-        data = load_data(settings, "train", store=Store(), device=place)
+    if device.type == "cpu" and settings.training.minutes is not None:
+        data = load_data(settings, "train", store=Store(), device=device)
         operator = build(settings)
         objective = running.objective_for(settings, data)
         batch = data.batch(torch.arange(min(settings.training.batch, len(data))))

@@ -24,15 +24,13 @@ from ipot.data.own import Dataset
 from ipot.errors import RunError, UnknownName, Unsupported, shown
 from ipot.models.ipot import Config
 from ipot.recipes import paper, systems
-from ipot.spec import Bounds, Need
+from ipot.spec import ALL_POINTS, Bounds
 from ipot.training.settings import Training
 from ipot.typed_json import from_value, plain
 
 MODEL = "ipot"
 """Unless said."""
 PRESETS = ("default", "paper")
-WHOLE = frozenset({Need.GRID, Need.EDGES, Need.SAME_POINTS, Need.FIXED_POINTS})
-"""What a model cannot do without that a part of the points does not have any more."""
 MEASURED = 1000
 """Points of a sample whose neighbours are looked for."""
 MINUTES = 5.0
@@ -105,7 +103,7 @@ def plan(
     minutes = None if minutes is None else float(minutes)
     epochs = None if epochs is None else int(epochs)
     chosen, how = _sizes(name, preset, budget, _frequency(data), device)
-    whole = bool(WHOLE & registry.find("models", name).needs)
+    whole = bool(ALL_POINTS & registry.find("models", name).needs)
     how = replace(
         how,
         epochs=MOST_EPOCHS if epochs is None else epochs,

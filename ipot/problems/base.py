@@ -14,11 +14,14 @@ from torch import Tensor
 from ipot.data.dataset import Dataset, Stacked
 from ipot.data.store import Fields, Report, Store
 from ipot.data.views import Mask
-from ipot.errors import DataError, UnknownName, Unsupported, shown
+from ipot.errors import DataError, RunError, UnknownName, Unsupported, shown
+from ipot.memory import free_memory, in_words
 from ipot.samples import Batch
 from ipot.spec import Spec
 
 SPLITS = ("train", "validation", "test")
+MOST = 1 << 20
+"""The largest size among the settings of a problem: points a side, steps, frames."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +128,22 @@ class Problem(ABC):
             "seed": seed,
             "resolution": resolution,
         }
+
+    def refuse_beyond_memory(self, split: str, count: int, **view: Any) -> None:
+        """Refuse samples that do not fit into memory, before any is generated."""
+        if self.files is not None or not self.generated or count < 1:
+            return
+        asked = {name: view.get(name) for name in ("resolution", "query_resolution")}
+        for name, value in asked.items():
+            if value is not None and abs(value) > MOST:
+                raise RunError(f"{name} is {value}: {MOST} is the most. Choose less.")
+        each, free = self.bytes_each(self.storage(**asked)), free_memory()
+        if free is not None and count * each > free:
+            raise RunError(
+                f"{count} samples for {split} (data.{split}) of {self.name} take "
+                f"{in_words(count * each)}, {in_words(each)} each, and {in_words(free)} of memory "
+                "are free. Choose fewer samples, or a smaller problem.resolution or problem.size."
+            )
 
     def load(
         self,

@@ -118,14 +118,14 @@ def compare(
         recipe = functools.partial(_of_problem, base, small=small)
     out = Path(out)
     with lock.locked(out, "comparing"):
-        place = choose(device)
+        torch_device = choose(device)
         plans = _plans(base, list(models), out, terms, recipe, trusted)
         for plan in plans:
             _refuse_folder(plan, out / plan.model)
         if any(plan.settings and not _test(out / plan.model).exists() for plan in plans):
             # Data that cannot be had are no system's fault: they end the comparison here.
             for split in SPLITS:
-                load_data(base, split, store=store, device=place, report=report)
+                load_data(base, split, store=store, device=torch_device, report=report)
         rows, tests = [], []
         for number, plan in enumerate(plans, 1):
             tell(f"{plan.model} ({number} of {len(plans)}): {_state(plan, out / plan.model)}")
@@ -133,7 +133,7 @@ def compare(
             rows.append(row_of(plan, out / plan.model, test, base, minutes, small=small))
             tests.append(test)
             guesses = simple or simple_scores(plans, tests)
-            found = comparison_of(base, terms, place, rows, guesses, small=small)
+            found = comparison_of(base, terms, torch_device, rows, guesses, small=small)
             files.write_json(out / "compare.json", found.as_dict())
         return found
 

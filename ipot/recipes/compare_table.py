@@ -187,7 +187,7 @@ def simple_scores(plans: list[Entrant], tests: list[dict[str, Any]]) -> dict[str
 def comparison_of(
     base: Experiment,
     terms: dict[str, Any],
-    place: torch.device,
+    device: torch.device,
     rows: list[Row],
     simple: dict[str, Any],
     *,
@@ -203,7 +203,7 @@ def comparison_of(
         data=settings["data"],
         terms=terms,
         preset=base.preset,
-        device=torch.cuda.get_device_name(place) if place.type == "cuda" else place.type,
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         environment=environment(),
         small=small,
         rows=sorted(rows, key=lambda row: math.inf if row.error is None else row.error),

@@ -58,16 +58,6 @@ TRAINING: dict[str, dict[str, Any]] = {
 }
 
 
-MODEL_OF: dict[str, str] = {"darcy": "lattice", "navier_stokes": "lattice"}
-"""The model of a problem unless another is named: the best by validation error at equal time, where
-that is not IPOT itself (docs/accuracy.md)."""
-
-
-def model_of(problem: str, preset: str = "default") -> str:
-    """The model that is meant where none is named; the paper's presets are of the paper's model."""
-    return MODEL_OF.get(problem, "ipot") if preset == "default" else "ipot"
-
-
 @dataclass(frozen=True)
 class Recipe:
     """The settings that a preset gives."""

@@ -7,7 +7,7 @@ turns settings into a model, and `ipot.recipes.running` trains it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -17,20 +17,25 @@ from ipot import registry, trust
 from ipot.data.dataset import Dataset
 from ipot.data.statistics import Statistics
 from ipot.data.store import Store
-from ipot.errors import RunError, UnknownName, Unsupported, shown
+from ipot.errors import IpotError, RunError, UnknownName, Unsupported, shown
 from ipot.models._shapes import refuse_beyond_memory
 from ipot.models._wrappers import seen_spec, wrap, wrap_globe
 from ipot.models.base import OneStep, Operator
-from ipot.problems.base import Problem
+from ipot.problems.base import MOST, Problem
 from ipot.recipes import default, paper, systems
 from ipot.recipes.own_data import OWN_DATA, OwnData, as_experiment
-from ipot.recipes.sizes import refuse_data, refuse_sizes
 from ipot.run_folder import Run
 from ipot.spec import Spec
 from ipot.training.settings import Training
 from ipot.typed_json import from_dict, to_dict
 
 PRESETS = ("default", "paper", "authors")
+MOST_STEPS = 1_000_000
+LIMITS = {
+    "data": dict.fromkeys(("train", "validation", "test"), 1_000_000_000),
+    "training": {"batch": 1 << 31, "workers": 4096, "epochs": 10**12, "step_epochs": 10**12},
+}
+"""The largest numbers among the settings, which no machine can take."""
 
 # Told of a split: its name, samples done, samples wanted, bytes of each.
 SplitReport = Callable[[str, int, int, int], None]
@@ -72,8 +77,8 @@ class Experiment:
         return replace(self.problem.spec, change=self.training.change)
 
     def small(self, *, minutes: float | None = None) -> Experiment:
-        """The same in sizes for a first look, as `--small` takes them, trained for so many minutes
-        where these are said."""
+        """This experiment at sizes for a first look, as with `--small`, trained for some minutes if
+        these are given."""
         found = small(self)
         training = found.training if minutes is None else replace(found.training, minutes=minutes)
         return replace(found, training=training)
@@ -154,6 +159,29 @@ def read_settings(folder: Run, *, trusted: bool = False, data: OwnData | None = 
     return found
 
 
+def refuse_sizes(settings: Experiment, where: str = "") -> None:
+    """Refuse sizes of an experiment that are beyond any machine; `where` is the file, if any."""
+    problem = settings.problem
+    numbers = [(f"problem.{f.name}", getattr(problem, f.name), MOST) for f in fields(problem)]
+    for group, limits in LIMITS.items():
+        part = getattr(settings, group)
+        numbers += [(f"{group}.{name}", getattr(part, name), most) for name, most in limits.items()]
+    for name, value, most in numbers:
+        for number in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(number, int) and abs(number) > most and not name.endswith("seed"):
+                raise RunError(f"{where}{name} is {number}: {most} is the most. Choose less.")
+    if isinstance(problem, OwnData) and problem.facts is None:
+        return
+    try:
+        steps = problem.spec.steps
+    except IpotError:
+        raise
+    except Exception as error:  # settings of any problem, put together in any way
+        raise RunError(f"{where}the settings of {problem.name} do not fit: {error!r}") from error
+    if not 1 <= steps <= MOST_STEPS:
+        raise RunError(f"{where}problem: {steps} steps, and 1 to {MOST_STEPS} can be taken")
+
+
 ENTRIES: dict[str, type] = {
     **dict.fromkeys(("problem", "model", "training", "data"), dict),
     "preset": str,
@@ -220,11 +248,11 @@ def _config_class(name: str, where: str) -> Any:
 
 def experiment(problem: str, model: str | None = None, preset: str = "default") -> Experiment:
     """The settings of a preset, to be changed with `dataclasses.replace`; the model is the one that
-    does best on the problem unless said (`default.MODEL_OF`)."""
+    does best on the problem unless said (`systems.MODEL_OF`)."""
     if preset not in PRESETS:
         raise UnknownName(f"unknown preset {shown(preset)}. Known: {', '.join(PRESETS)}")
     if model is None:
-        model = default.model_of(problem, preset)
+        model = systems.model_of(problem, preset)
     model = model if "." in model else model.replace("-", "_").lower()
     found = registry.find("problems", problem)
     registry.find("models", model)
@@ -257,7 +285,7 @@ def experiment(problem: str, model: str | None = None, preset: str = "default") 
 
 
 def small(settings: Experiment) -> Experiment:
-    """The same at sizes for a first look: a small problem, few samples, a small model."""
+    """An experiment at sizes for a first look: a small problem, few samples, a small model."""
     return replace(
         settings,
         problem=settings.problem.small(),
@@ -357,7 +385,7 @@ def load_data(
     **view: Any,
 ) -> Dataset:
     """A split of an experiment's problem."""
-    refuse_data(settings.problem, split, getattr(settings.data, split), view)
+    settings.problem.refuse_beyond_memory(split, getattr(settings.data, split), **view)
     return settings.problem.load(
         split,
         getattr(settings.data, split),

@@ -25,18 +25,19 @@ from ipot.recipes.experiment import (
     constant_outputs,
     load_data,
     read_settings,
+    refuse_sizes,
     statistics_of,
 )
 from ipot.recipes.own_data import OwnData, as_experiment
-from ipot.recipes.sizes import refuse_sizes, refuse_subsets, refuse_training
 from ipot.recipes.starting import Start, load_start, refuse_start
 from ipot.run_folder import Run, differences, environment, left_as_found, run_at
+from ipot.spec import ALL_POINTS, Need
 from ipot.training import checkpoint
 from ipot.training.checkpoint import result_from
 from ipot.training.distributed import World, launch, restarted, world
 from ipot.training.journal import Progress
 from ipot.training.objective import BalancedL2, Objective, RelativeL2
-from ipot.training.settings import PATIENCE, refuse_gradients
+from ipot.training.settings import PATIENCE, Training, refuse_gradients
 from ipot.training.trainer import Result, Trainer
 from ipot.training.unroll import examine as examine_pieces
 from ipot.typed_json import from_value
@@ -66,17 +67,17 @@ def run(
     ended the result is read. `noted` is kept in its config.json for whoever goes on with it.
     """
     refuse_sizes(settings)
-    place, folder = choose(device), Run(Path(out))
+    torch_device, folder = choose(device), Run(Path(out))
     with (
         left_as_found(folder.path),
-        world(place, patience) as here,
+        world(torch_device, patience) as here,
         claimed(folder.path, here),
     ):
         source = None if start_from is None else Start.read(start_from, trusted=trusted)
         # One process looks, for what it finds there may be another thing a moment later.
         if here.lead(lambda: _goes_on(folder, settings, source, or_resume)):
             own = settings.problem if isinstance(settings.problem, OwnData) else None
-            return ended(folder) or _resumed(folder, own, place, here, store, quiet, trusted)
+            return ended(folder) or _resumed(folder, own, torch_device, here, store, quiet, trusted)
         # A model or weights that will not do are refused before any data are generated.
         extra: dict[str, Any] = {**(noted or {}), "environment": environment()}
         if code := registry.code_of(problem=settings.problem_name, model=settings.model_name):
@@ -85,9 +86,9 @@ def run(
             extra["launch"] = by
         if source is not None:
             extra["start_from"] = str(source.folder.path.resolve())
-        _refuse(settings, source, place)
+        _refuse(settings, source, torch_device)
         # The trainer may refuse its settings too; only behind it is there a run.
-        trainer = _trainer(settings, folder, source, place, here, store, report)
+        trainer = _trainer(settings, folder, source, torch_device, here, store, report)
         here.lead(lambda: Run.create(out, settings.as_dict() | extra))
         return trainer.run(Progress(quiet=quiet or not here.first))
 
@@ -133,16 +134,16 @@ def resume(
     A run on data of one's own goes on with the same `data`. Code outside this package that the run
     names, or the one that it started from, is imported only where the run is `trusted`.
     """
-    folder, place = Run.open(run_at(path).path), choose(device)
+    folder, torch_device = Run.open(run_at(path).path), choose(device)
     read_settings(folder, trusted=trusted, data=data)
-    with world(place, patience) as here, claimed(folder.path, here):
-        return _resumed(folder, data, place, here, store, quiet, trusted)
+    with world(torch_device, patience) as here, claimed(folder.path, here):
+        return _resumed(folder, data, torch_device, here, store, quiet, trusted)
 
 
 def _resumed(
     folder: Run,
     data: OwnData | None,
-    place: torch.device,
+    device: torch.device,
     here: World,
     store: Store | None,
     quiet: bool,
@@ -154,8 +155,8 @@ def _resumed(
     source = None
     if start is not None and not folder.last.exists():
         source = Start.read(start, trusted=trusted)
-    _refuse(settings, source, place)
-    trainer = _trainer(settings, folder, source, place, here, store, None)
+    _refuse(settings, source, device)
+    trainer = _trainer(settings, folder, source, device, here, store, None)
     return trainer.run(Progress(quiet=quiet or not here.first))
 
 
@@ -242,28 +243,28 @@ def _trainer(
     settings: Experiment,
     folder: Run,
     source: Start | None,
-    place: torch.device,
+    device: torch.device,
     here: World,
     store: Store | None,
     report: SplitReport | None,
 ) -> Trainer:
     """Data, model and loop of an experiment, ready to run."""
-    train_data, validation = _splits(settings, store or Store(), place, here, report)
+    train_data, validation = _splits(settings, store or Store(), device, here, report)
     model = build(settings, statistics_of(settings, train_data))
     if source is not None:
         load_start(model, source)
     model.examine(train_data)
     model.measure(train_data[0].points)
-    unroll, objective = settings.training.unroll, model.objective()
+    training, objective = settings.training, model.objective()
     if objective is None:
-        if unroll is not None:
-            examine_pieces(train_data, model.spec, unroll)
+        if training.unroll is not None:
+            examine_pieces(train_data, model.spec, training.unroll)
         objective = objective_for(settings, train_data)
     elif here.size > 1:
         raise Unsupported(
             f"{settings.model_name} keeps something for each sample: one process only"
         )
-    return Trainer(model, train_data, validation, settings.training, folder, place, objective, here)
+    return Trainer(model, train_data, validation, training, folder, device, objective, here)
 
 
 def objective_for(settings: Experiment, data: Dataset) -> Objective:
@@ -282,10 +283,10 @@ def objective_for(settings: Experiment, data: Dataset) -> Objective:
     return BalancedL2(size.masked_fill(constant_outputs(data), torch.inf).float())
 
 
-def _refuse(settings: Experiment, source: Start | None, place: torch.device) -> None:
+def _refuse(settings: Experiment, source: Start | None, device: torch.device) -> None:
     """Refuse a model, its training or its start before any data are generated."""
     model = build(settings)
-    refuse_training(model, place)
+    refuse_beyond_memory(model, device)
     refuse_subsets(model, settings.training)
     refuse_gradients(settings.training)
     for name in ("unroll", "augment", "gradient_loss"):
@@ -299,11 +300,33 @@ def _refuse(settings: Experiment, source: Start | None, place: torch.device) -> 
         load_start(model, source)
 
 
-def _splits(settings, store, place, here: World, report) -> tuple[Dataset, Dataset]:
+def refuse_beyond_memory(model: Operator, device: torch.device) -> None:
+    """Refuse a model whose weights, gradients and two moments of each do not fit into memory."""
+    if device.type == "cpu":
+        shapes.refuse_tensors(model, "weights, gradients and the optimiser's two moments", 4)
+
+
+def refuse_subsets(model: Operator, training: Training) -> None:
+    """Refuse random subsets where a model, or cutting trajectories, takes all of a mesh."""
+    bound = {"points": ALL_POINTS, "queries": {Need.SAME_POINTS}}
+    for name, needs in bound.items():
+        if getattr(training, name) == 1:
+            continue
+        if found := sorted(need.value for need in needs & model.needs):
+            raise Unsupported(
+                f"{model.name} needs {found[0]} and takes them all: set --training.{name} 1"
+            )
+        if training.unroll is not None:
+            raise Unsupported(
+                f"--training.unroll starts from true frames at all points: set --training.{name} 1"
+            )
+
+
+def _splits(settings, store, device, here: World, report) -> tuple[Dataset, Dataset]:
     """Training and validation data; the first process generates, the others then read."""
 
     def load() -> tuple[Dataset, Dataset]:
-        keys = {"store": store, "device": place, "report": report}
+        keys = {"store": store, "device": device, "report": report}
         return load_data(settings, "train", **keys), load_data(settings, "validation", **keys)
 
     return here.lead(load) or load()

@@ -23,9 +23,8 @@ from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes.experiment import Experiment, SplitReport, load_data
 from ipot.recipes.running import restore
-from ipot.recipes.sizes import WHOLE
 from ipot.samples import Batch
-from ipot.spec import Spec
+from ipot.spec import ALL_POINTS, Spec
 
 LOOKED_AT = 1 << 20
 """Queries that are compared with a domain at a time."""
@@ -153,7 +152,7 @@ def ask_model(
 
 def examine(model: Operator, data: Dataset, question: Question) -> None:
     """Refuse data that lack what the model needs; where a question took it away, say a way out."""
-    found = sorted(need.value for need in WHOLE & model.needs)
+    found = sorted(need.value for need in ALL_POINTS & model.needs)
     if found and question.hides and question.fill is None:
         raise Unsupported(
             f"{model.name} needs {' and '.join(found)}: it cannot be asked with inputs hidden "

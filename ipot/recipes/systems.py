@@ -41,6 +41,16 @@ class System:
     rows: dict[str, Row]
 
 
+MODEL_OF: dict[str, str] = {"darcy": "lattice", "navier_stokes": "lattice"}
+"""The model of a problem unless another is named: the best by validation error at equal time, where
+that is not IPOT itself (docs/accuracy.md)."""
+
+
+def model_of(problem: str, preset: str = "default") -> str:
+    """The model that is meant where none is named; the paper's presets are of the paper's model."""
+    return MODEL_OF.get(problem, "ipot") if preset == "default" else "ipot"
+
+
 def recipe(system: str, problem: str, preset: str, config: Any) -> tuple[default.Recipe, Changes]:
     """The settings of a system for a problem, and the changes of the problem's view.
 

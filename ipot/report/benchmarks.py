@@ -80,6 +80,15 @@ COLUMNS: dict[str, tuple[tuple[str, Cell], ...]] = {
         ("GiB", lambda row: _number(row.peak_gib)),
         ("GB/s", lambda row: _rate(row.bytes_per_second, 1e9)),
     ),
+    "serve": (
+        ("clients", lambda row: row.kind),
+        ("points", lambda row: count(row.points)),
+        ("ms", _spread),
+        ("÷ alone", _times),
+        ("answers/s", lambda row: _number(row.samples_per_second)),
+        ("GiB", lambda row: _number(row.peak_gib)),
+        ("grown by", lambda row: _number(row.above_gib)),
+    ),
 }
 
 

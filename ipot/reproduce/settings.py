@@ -14,7 +14,7 @@ Column = tuple[str, Callable[[Experiment], Any]]
 
 
 def _list(values: Any) -> str:
-    """The same number for each axis is written for each, as the paper does."""
+    """One number if it serves all axes, else the list, as in the paper."""
     return f"{values[0]:g}" if len(values) == 1 else f"[{', '.join(f'{v:g}' for v in values)}]"
 
 

@@ -147,8 +147,9 @@ def _usage(spec: Mapping[str, Any], *, bounded: bool) -> str:
     given += ["queries=y", *(["parameters=p"] if spec["parameters"] else [])]
     lines = [
         "import ipot",
+        "",
         'model = ipot.load("path/to/this/folder")',
-        f"u = model.predict({', '.join(given)})    # numpy in, numpy out",
+        f"u = model.predict({', '.join(given)})  # numpy in, numpy out",
     ]
     if bounded:
         lines.append(f"low, high = model.predict({', '.join(given)}, interval=0.9)[1:]")

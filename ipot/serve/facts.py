@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from ipot.serve.limits import Limits
 from ipot.serve.models import Served
 
 if TYPE_CHECKING:
+    from ipot.problems.base import Problem
     from ipot.spec import Spec
     from ipot.surrogate.surrogate import Surrogate
 
@@ -39,6 +41,7 @@ def _facts(served: Served, limits: Limits) -> dict[str, Any]:
         "title": served.title or served.name,
         "shipped": served.shipped,
         "spec": {name: _plain(getattr(model.spec, name)) for name in SPEC},
+        "settings": settings_of(model.problem),
         "ranges": ranges_of(model),
         "error": _plain(model.scores),
         "bounds": model.bounds is not None,
@@ -49,6 +52,13 @@ def _facts(served: Served, limits: Limits) -> dict[str, Any]:
         "card": _card(served.folder),
         "limits": limits.as_dict(),
     }
+
+
+def settings_of(problem: Problem | None) -> dict[str, Any]:
+    """The settings of a problem of the package; where its files lie is nobody's business."""
+    if problem is None:
+        return {}
+    return {name: _plain(value) for name, value in asdict(problem).items() if name != "files"}
 
 
 def ranges_of(model: Surrogate) -> dict[str, list[list[float]]]:

@@ -77,6 +77,7 @@ def schemas() -> dict[str, Schema]:
     }
     facts = {name: schema for name, schema in LINE.items() if name != "state"} | {
         "spec": _object(SPEC),
+        "settings": {"type": "object"},
         "ranges": _object(dict.fromkeys(("values", "targets", "parameters"), PAIRS)),
         "error": {"type": "object"},
         "bounds": FLAG,

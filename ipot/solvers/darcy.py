@@ -16,8 +16,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ipot.solvers import spectral
-
 Face = Literal["arithmetic", "harmonic"]
 _Map = Callable[[Tensor], Tensor]
 
@@ -107,7 +105,7 @@ def _inverse_laplacian(points: int, device: torch.device) -> _Map:
     Dense products with the sine basis: at a few hundred points, primes like 421 among them, they
     are as quick as an FFT and run on every device.
     """
-    basis = spectral.sine_matrix(points, device=device)
+    basis = sine_matrix(points, device=device)
     mode = torch.arange(1, points + 1, dtype=torch.float64, device=device)
     eigenvalue = 4 * torch.sin(math.pi * mode / (2 * points)) ** 2
     inverse = 1 / (eigenvalue[:, None] + eigenvalue)
@@ -151,3 +149,16 @@ def _conjugate_gradients(
         active = active & (rz > target)
     # Nothing to solve (b = 0) counts as solved.
     return x, torch.where(start > 0, (rz / start).sqrt(), rz).flatten()
+
+
+def sine_matrix(points: int, *, device: torch.device | None = None) -> Float[Tensor, "N N"]:
+    """The orthogonal DST-II basis S[n, k-1] = √(2/N) sin(π k (n + 1/2) / N), k = 1..N.
+
+    Its columns are the eigenvectors of the cell-centred Laplacian with zero value on the walls,
+    with eigenvalues 4 sin²(π k / 2N).
+    """
+    centres = (torch.arange(points, dtype=torch.float64, device=device) + 0.5) / points
+    mode = torch.arange(1, points + 1, dtype=torch.float64, device=device)
+    matrix = math.sqrt(2 / points) * torch.sin(math.pi * centres[:, None] * mode)
+    matrix[:, -1] /= math.sqrt(2)  # the alternating column has twice the norm of the others
+    return matrix

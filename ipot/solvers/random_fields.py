@@ -18,7 +18,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ipot.seeds import generator
-from ipot.solvers import spectral
 
 
 def normal(
@@ -70,7 +69,7 @@ def neumann_square(
     decay[0, 0] = 0.0
     # In float64 throughout: a float32 product on a GPU may run with 10-bit mantissas (TF32).
     coefficients = noise[..., :modes, :modes].double() * (tau ** (alpha - 1) * decay)
-    basis = spectral.cosine_matrix(points, modes, device=noise.device)
+    basis = cosine_matrix(points, modes, device=noise.device)
     return (basis @ (coefficients @ basis.mT)).to(noise.dtype)
 
 
@@ -117,3 +116,18 @@ def periodic_square(
     spectrum = coefficients.new_zeros(*noise.shape[:-3], points, points // 2 + 1)
     spectrum[..., k1 % points, : cutoff + 1] = coefficients
     return torch.fft.irfft2(spectrum, s=(points, points))
+
+
+def cosine_matrix(
+    points: int, modes: int, *, device: torch.device | None = None
+) -> Float[Tensor, "points modes"]:
+    """C[n, k] = c_k cos(π k x_n) at the cell centres x_n = (n + 1/2) / points; c_0 = 1, c_k = √2.
+
+    The columns are orthonormal in L²(0, 1), so a series Σ_k a_k C[:, k] is the same function on
+    every grid. C / √points with `modes = points` is the orthonormal inverse DCT-II.
+    """
+    centres = (torch.arange(points, dtype=torch.float64, device=device) + 0.5) / points
+    mode = torch.arange(modes, dtype=torch.float64, device=device)
+    matrix = math.sqrt(2) * torch.cos(math.pi * centres[:, None] * mode)
+    matrix[:, 0] = 1.0
+    return matrix

@@ -1,1 +1,1 @@
-"""A trained model: arrays in, arrays of the same kind out; loaded, asked, scored and saved."""
+"""Trained models: loading, predicting, scoring, plotting and saving."""

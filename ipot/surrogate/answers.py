@@ -29,8 +29,8 @@ WHOLE_ROWS = 1 << 21
 
 
 def calibrated(model: Operator, data: Stacked | Ragged) -> Conformal:
-    """Bounds from the errors of a model on samples that it has not seen; where all are asked at
-    the same places, wide at those where the model is unsure."""
+    """Bounds from the errors of a model on samples that it has not seen. If all are asked at the
+    same places, the bounds differ by place."""
     samples = [data[i] for i in range(len(data))]
     predictions = [a for piece in pieces(samples) for a in answered(model, piece, joined(piece))]
     first = samples[0].queries
@@ -47,9 +47,10 @@ def answered(
     rows: int | None = None,
     out: Tensor | None = None,
 ) -> list[Tensor]:
-    """The fields of some samples, which are padded to one size in a batch.
+    """The predicted fields of some samples, which are padded to one size in a batch.
 
-    `rows` are the points or queries taken at once; a single answer is written to `out`, if given.
+    `rows` are the points or queries taken at once. The answer to a single sample is written to
+    `out`, if given.
     """
     device = next(model.parameters()).device
     most = max(batch.values.shape[1], batch.queries.shape[-2] * len(batch.times))
@@ -64,7 +65,7 @@ def answered(
 
 
 def joined(samples: Sequence[Sample]) -> Batch:
-    """Samples as a batch; one alone keeps its memory, which may be a file."""
+    """Samples as a batch. A single sample is not copied: it may be mapped from a file."""
     if len(samples) > 1:
         return collate(samples)
     given: dict[str, Any] = {f.name: getattr(samples[0], f.name) for f in fields(samples[0])}
@@ -76,7 +77,8 @@ def joined(samples: Sequence[Sample]) -> Batch:
 
 
 def pieces(samples: Sequence[Sample]) -> Iterator[list[Sample]]:
-    """Samples that are answered together: few enough to be padded to the largest of them."""
+    """Samples in groups that are answered together, small enough to be padded to their largest
+    sample."""
     piece: list[Sample] = []
     most = 0
     for sample in samples:
@@ -91,12 +93,12 @@ def pieces(samples: Sequence[Sample]) -> Iterator[list[Sample]]:
 
 
 BOUNDS = ("_low", "_high")
-"""What the bounds of a channel are called by, behind its name, where they have names."""
+"""What is added to the name of a channel to name its bounds."""
 
 
 def usable_bounds(bounds: Conformal | None, level: Any, *, fitted: bool) -> Conformal:
-    """The bounds of a model, if it has any that can vouch for a level; `fitted` says that samples
-    were to be held out of its training for them."""
+    """The bounds of a model for a level; refused if there are none. `fitted` says that its training
+    held out samples for them."""
     if not isinstance(level, float | np.floating) or not 0 < level < 1:
         hint = ""
         if isinstance(level, int | float) and 1 < level < 100:
@@ -118,7 +120,8 @@ def usable_bounds(bounds: Conformal | None, level: Any, *, fitted: bool) -> Conf
 
 
 def refuse_taken_names(outputs: Sequence[str]) -> None:
-    """Refuse outputs with the names that bounds have: those of u are called u_low and u_high."""
+    """Refuse outputs whose names clash with those of bounds: the bounds of u are u_low and
+    u_high."""
     taken = [name for name in outputs for suffix in BOUNDS if f"{name}{suffix}" in outputs]
     if taken:
         raise Unsupported(

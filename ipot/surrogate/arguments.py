@@ -1,4 +1,4 @@
-"""Arguments of a prediction: which of them lead with samples, and each as tensors of one sample."""
+"""Arguments of `predict`: which have an axis for samples, and their conversion to tensors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAPPED = (np.float32, np.float16, np.float64)
 
 
 def refuse_missing(spec: Spec, layout: Layout, points: Any, values: Any, parameters: Any) -> None:
-    """Refuse what lacks, or is too much, by its name."""
+    """Refuse missing and superfluous arguments by name."""
     if spec.inputs and values is None:
         raise DataError(f"values are needed at the points: {', '.join(spec.inputs)}")
     if not spec.inputs and values is not None:
@@ -62,7 +62,7 @@ def led_by_samples(layout: Layout, given: dict[str, Any]) -> set[str]:
 
 
 def refuse_transposed(layout: Layout, points: Any, values: Any) -> None:
-    """Refuse values that lead with points where they should lead with samples."""
+    """Refuse values whose first axis is points and should be samples."""
     if values is None or points is None or is_listed(values) or is_listed(points):
         return
     shape, axes = values.shape, 2 if layout.flat_values else 3
@@ -80,8 +80,8 @@ def refuse_other_counts(counts: dict[str, int]) -> None:
 
 
 def is_by_samples(layout: Layout, places: np.ndarray, counts: dict[str, int], *, own: bool) -> bool:
-    """True if places of three axes, as many as there are samples, are rows for each of them; else
-    they are one grid for all. `own` says that they were rows for each in training."""
+    """True if places of three axes are rows for each sample, False if they are one grid for all.
+    `own` says that they were rows for each sample in training."""
     shape = places.shape
     alike = len(shape) > 2 and shape[0] == next(iter(counts.values()), None)
     return alike and not _one_grid(layout, places, own)
@@ -90,8 +90,9 @@ def is_by_samples(layout: Layout, places: np.ndarray, counts: dict[str, int], *,
 def _values_by_sample(
     places: tuple[int, ...], points: tuple[int, ...] | None, *, one: bool
 ) -> set[str]:
-    """Which of values and points have an axis for samples, by the axes of the values in front of
-    their channels. `points` are None where they are a list, and `one` grid for all or not."""
+    """Which of values and points have an axis for samples, by the number of axes before the
+    channels of the values. `points` are None if they are a list; `one` says that they are one grid
+    for all."""
     if points is None:
         return {"values"}
     if len(points) <= 2:
@@ -105,14 +106,15 @@ def _values_by_sample(
 
 
 def _forms(mesh: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """The axes that rows on a mesh may have: those of a grid, or one for all of it."""
+    """The numbers of axes that rows on a mesh may have: those of a grid, or one."""
     return mesh, (math.prod(mesh),)
 
 
 def _one_grid(layout: Layout, places: np.ndarray, own: bool) -> bool:
-    """Whether places of three axes or more are one grid and not rows for every sample: their lines
-    are straight, or the model was trained on grids whose lines are not. Rows that lie on lines,
-    like sensors at another height in each sample, look the same: as in training they are `own`."""
+    """True if places of three axes or more are one grid and not rows for every sample: their lines
+    are straight, or the model was trained on curved grids. Rows for every sample can look like this
+    too, such as sensors at another height in each sample; if they were so in training, they are
+    `own`."""
     if own and places.ndim == 3:
         return False
     if places.ndim < 3 or layout.curved:
@@ -121,7 +123,7 @@ def _one_grid(layout: Layout, places: np.ndarray, own: bool) -> bool:
 
 
 def array_or_mapped(name: str, given: Any) -> np.ndarray:
-    """An argument as an array of real numbers; one mapped from a file stays mapped."""
+    """An argument as an array of real numbers; an array mapped from a file stays mapped."""
     if not isinstance(given, np.memmap):
         return array(name, given)
     if given.dtype.kind not in "fiub":
@@ -130,8 +132,8 @@ def array_or_mapped(name: str, given: Any) -> np.ndarray:
 
 
 def float_rows(name: str, found: np.ndarray, scaling: Scaling | None, *, copy: bool) -> Tensor:
-    """An array as a tensor of finite numbers, in float32 unless it stays in the file it is mapped
-    from. What lies in memory as it should be is not copied unless `copy` says so."""
+    """An array as a tensor of finite numbers, in float32 unless it is mapped from a file. An array
+    that needs no conversion is copied only with `copy`."""
     mapped = isinstance(found, np.memmap)
     kinds = MAPPED if mapped else () if copy else MAPPED[:1]
     if scaling is not None or not found.flags.c_contiguous or found.dtype not in kinds:
@@ -165,7 +167,7 @@ def places_of(
     *,
     copy: bool = False,
 ) -> tuple[Tensor, tuple[int, ...]]:
-    """Coordinates as rows, and the axes that they had."""
+    """Coordinates as rows, and the axes that they came with."""
     if given is None and "[" not in name:
         return torch.zeros(0, columns), (0,)
     found = array_or_mapped(name, given)

@@ -1,4 +1,4 @@
-"""A trained model on a case from a file: the answer is the case with one field more."""
+"""Predictions for cases from files: the answer is the case with a further field."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def predict_case(
 ) -> Case:
     """A case with the answers of a model as fields beside those that it has.
 
-    They are at the points, or on the cells where the targets of the training were; `other` is
-    another case, like the mesh of tomorrow, whose places they are to be at: the answer has nothing
-    else of it. A field of the same name that is there already stays, and the answer is called
-    NAME_predicted, its bounds NAME_predicted_low and NAME_predicted_high. `fill` is that of
-    `Surrogate.predict`; `how` are its `rows` and `precision`.
+    They are at the points, or on the cells if the targets of the training were there. With `other`,
+    a case such as a finer mesh, they are at its places; nothing else is taken from it. A field of
+    the same name that is there already stays, and the answer is called NAME_predicted, its bounds
+    NAME_predicted_low and NAME_predicted_high. `fill` is that of `Surrogate.predict`; `how` are its
+    `rows` and `precision`.
     """
     where = _where(model.about, "where")
     # Of another case only its places count: its fields and parameters are those of another input.
@@ -57,7 +57,7 @@ def predict_case(
 
 
 def arguments_of(model: Surrogate, case: Case, target: Case | None = None) -> dict[str, Any]:
-    """What `predict` is asked with for a case, at its own places or those of `target`."""
+    """The arguments of `predict` for a case, at its own places or those of `target`."""
     spec, target = model.spec, target or case
     queries = _cut(_places(target, _where(model.about, "where")), spec.query_dimension, target)
     _remark_elsewhere(model, target)
@@ -101,7 +101,7 @@ def _answers(
     fill: str | None = None,
     **how: Any,
 ) -> list[tuple[Sample, dict[str, np.ndarray]]]:
-    """Samples, and the fields of each by name; bounds among them where they are asked for."""
+    """Samples, and for each the answers by name, with bounds if they are asked for."""
     model.refuse_level(interval)
     samples = model.request(**given, steps=steps, fill=fill).samples
     parts = {"": model.answers(samples, **how)}
@@ -130,7 +130,7 @@ def _as_trained(case: Case, spec: Spec) -> Case:
 
 
 def _inputs(case: Case, spec: Spec, where: Where) -> tuple[np.ndarray, np.ndarray]:
-    """Places and values (rows, channels): fields by their names, or those of arrays together."""
+    """Places and values (rows, channels), from fields by name or from arrays."""
     together = case.fields.get("values")
     if together is not None and not set(spec.inputs) & set(case.fields):
         together = together[:, None] if together.ndim == 1 else together
@@ -141,7 +141,7 @@ def _inputs(case: Case, spec: Spec, where: Where) -> tuple[np.ndarray, np.ndarra
 
 
 def _numbers(case: Case, spec: Spec) -> np.ndarray:
-    """Parameters, in the same way."""
+    """The parameters of a case, by name or from an array."""
     together = case.parameters.get("parameters")
     if together is not None and np.shape(together) == (len(spec.parameters),):
         return together
@@ -157,7 +157,7 @@ def _places(case: Case, where: Where) -> np.ndarray:
 
 
 def _cut(places: np.ndarray, dimension: int, case: Case) -> np.ndarray:
-    """The coordinates that the model knows: mesh files have three, even of a plane."""
+    """The coordinates that the model takes: mesh files have three, even for a plane."""
     if places.shape[1] < dimension:
         raise DataError(
             f"{source_of(case)} has {places.shape[1]} coordinates, the model {dimension}"
@@ -172,7 +172,7 @@ def _cut(places: np.ndarray, dimension: int, case: Case) -> np.ndarray:
 
 
 def _remark_elsewhere(model: Surrogate, case: Case) -> None:
-    """Warn where coordinates that are left out lie elsewhere than in training: another slice."""
+    """Warn if coordinates that are left out differ from those of training, as in another slice."""
     dimension, known = model.spec.query_dimension, model.about.get("columns", {}).get("left_out")
     rest = case.points[:1, dimension:].ravel().tolist()
     for axis, (here, there) in enumerate(zip(rest, known or (), strict=False), start=dimension):
@@ -186,7 +186,7 @@ def _remark_elsewhere(model: Surrogate, case: Case) -> None:
 
 
 def _named(answer: np.ndarray, model: Surrogate, suffix: str) -> dict[str, np.ndarray]:
-    """An answer (T, M, K) by the names of its channels, and by time where there is one."""
+    """An answer (T, M, K) by the names of its channels, and by time if it has times."""
     times = [f"_t{i + 1}" for i in range(len(answer))] if model.layout.timed else [""]
     return {
         f"{name}{time}{suffix}": answer[i, :, k]
@@ -196,8 +196,8 @@ def _named(answer: np.ndarray, model: Surrogate, suffix: str) -> dict[str, np.nd
 
 
 def _beside(name: str, there: Mapping[str, Any], *, bounded: bool) -> str:
-    """What an answer, or one of its bounds, is called beside the fields of a case: a truth of that
-    name stays what it is, and bounds are called as what they are bounds of."""
+    """The name of an answer, or of its bound, in a case: if the case has a field of that name
+    already, _predicted is added, for bounds too."""
     stem, last = name, ""
     for suffix in BOUNDS if bounded else ():
         if name.endswith(suffix):
@@ -206,7 +206,7 @@ def _beside(name: str, there: Mapping[str, Any], *, bounded: bool) -> str:
 
 
 def _units(found: Mapping[str, Any], model: Surrogate) -> dict[str, str]:
-    """The units of named answers: those of the channels that they begin with."""
+    """The units of named answers, from the channels that their names begin with."""
     spec = model.spec
     known = dict(zip(spec.outputs, spec.units, strict=False))
     count = max(1, len(found) // max(1, len(spec.outputs)))

@@ -1,4 +1,4 @@
-"""Encode once, ask often: what a model made of its inputs, kept between questions."""
+"""Encode once, ask often: the encoded inputs of a model, kept between calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ipot.surrogate.inputs import Inputs, times_of
 
 
 class Interval(NamedTuple):
-    """An answer with bounds."""
+    """A prediction with its lower and upper bounds."""
 
     prediction: Any
     low: Any
@@ -27,7 +27,7 @@ class Interval(NamedTuple):
 
 
 class Encoded:
-    """Inputs that a `Surrogate` has encoded: `at` answers at any queries, as its `predict`."""
+    """Inputs that a `Surrogate` has encoded: `at` predicts at any queries, as `predict` does."""
 
     def __init__(self, surrogate: Any, inputs: Inputs) -> None:
         self._surrogate, self._inputs = surrogate, inputs
@@ -46,8 +46,8 @@ class Encoded:
         steps: int | None = None,
         interval: float | None = None,
     ) -> Any:
-        """The fields at the queries, the points unless said; all arguments are those of
-        `predict`, and so is the answer."""
+        """The fields at the queries, by default the points. Arguments and answer are those of
+        `predict`."""
         self._surrogate.refuse_level(interval)
         inputs = self._inputs
         asked = inputs.at(queries, times_of(inputs.spec, inputs.layout, steps, times))
@@ -57,7 +57,7 @@ class Encoded:
         return self._surrogate.given_back(asked, found, interval)
 
     def _together(self, samples: list[Sample]) -> Iterator[tuple[Operator, list[Sample]]]:
-        """Samples that are answered together, and who answers."""
+        """Samples that are answered together, and the model with their states."""
         if not self._whole:  # a model that encodes and answers in one
             samples = self._gridded(samples)
             yield from ((self._surrogate.model, piece) for piece in pieces(samples))
@@ -76,7 +76,7 @@ class Encoded:
         return with_grids(samples, self._surrogate.problem, self._surrogate.model)
 
     def _probes(self) -> Iterator[Sample]:
-        """The inputs asked at a single place."""
+        """The inputs with a single query."""
         spec = self._inputs.spec
         nowhere = torch.zeros(1, spec.query_dimension)
         times = times_of(spec, self._inputs.layout)
@@ -84,7 +84,7 @@ class Encoded:
 
 
 class Remembered(LatentOperator):
-    """A model with encoded inputs: it answers any batch from its own states."""
+    """A model that has encoded its inputs already: `encode` returns these, whatever the batch."""
 
     def __init__(self, inner: LatentOperator, latent: Latent) -> None:
         super().__init__(inner.config, inner.spec)
@@ -98,7 +98,7 @@ class Remembered(LatentOperator):
         return len(self.latent.state)
 
     def times_over(self, count: int) -> Remembered:
-        """The one sample that it has, so many times."""
+        """The one encoded sample, repeated."""
         state, mask, seen, age, simple, steps = self.latent
         mask = None if mask is None else mask.expand(count, -1)
         if seen is not None:
@@ -112,26 +112,26 @@ class Remembered(LatentOperator):
         return Remembered(self.inner, Latent(states, mask, seen, age, simple, steps))
 
     def encode(self, batch: Batch) -> Latent:
-        """What it knows already."""
+        """The kept state."""
         return self.latent
 
     def step(self, latent: Latent) -> Latent:
-        """The inner model's."""
+        """That of the inner model."""
         return self.inner.step(latent)
 
     def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
-        """The inner model's, kept until it is asked for other times."""
+        """The states of the inner model, kept until other times are asked for."""
         kept = self._kept  # read once: another thread may ask for other times meanwhile
         if kept is None or kept[0] != times:
             kept = self._kept = times, self.inner.roll_on(latent, times)
         return kept[1]
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
-        """The inner model's."""
+        """That of the inner model."""
         return self.inner.decode(latent, queries)
 
     def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
-        """The inner model's."""
+        """That of the inner model."""
         return self.inner.decode_all(states, queries)
 
 

@@ -1,4 +1,4 @@
-"""Files and folders asked: what is in a path as a question, and its answers as arrays or files."""
+"""Predictions for files and folders: inputs read from a path, answers as arrays or files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MANY = (*TREES, *TABLES)
 
 
 def asked_in(model: Surrogate, path: Path) -> Any:
-    """What a file or folder asks a model: labelled frames, a dict of arrays by the names of the
+    """The inputs in a file or folder: labelled frames, a dict of arrays by the names of the
     arguments of `predict`, trajectories in the units of training, or cases."""
     if model.series is not None:
         return open_series(path)
@@ -62,7 +62,7 @@ def predict_path(
     queries: Any = None,
     **how: Any,
 ) -> Any:
-    """The answer of `Surrogate.predict` to what is in a file or folder; to several cases a list."""
+    """The answer of `Surrogate.predict` for a file or folder; for several cases a list."""
     path = path_given("points", path)
     if not is_pattern(path) and not is_there(path):
         raise DataError(
@@ -93,7 +93,7 @@ def arguments_in(model: Surrogate, path: Path) -> dict[str, np.ndarray]:
 
 
 def queries_in(path: Path) -> np.ndarray:
-    """The places that a file of arrays asks at."""
+    """The queries in a file of arrays."""
     other = read_arrays(path)
     if "queries" not in other:
         raise DataError(f"{path} has no array `queries`; it has {', '.join(other)}")
@@ -101,8 +101,8 @@ def queries_in(path: Path) -> np.ndarray:
 
 
 def holds_arguments(model: Surrogate, path: Path) -> bool:
-    """True if a file or folder holds arrays by the names of the arguments, and not fields by names
-    of their own, as a model of cases knows them."""
+    """True if a file or folder holds arrays named after the arguments of `predict`, and not fields
+    with names of their own."""
     kind = kind_of(path)
     if kind == "npz":
         names = set(headers(path))
@@ -159,7 +159,7 @@ def _answer_cases(
     output: Path,
     terms: Any,
 ) -> dict[str, Any]:
-    """Cases in, and out with a field more."""
+    """Read cases, and write them with the answers as further fields."""
     others: Any = None if places is None else [Case(points=places, fields={})]
     if queries is not None:
         others = read_cases(queries)
@@ -230,7 +230,7 @@ def _answer_series(
     *,
     all_times: bool,
 ) -> dict[str, Any]:
-    """Labelled arrays in, a netCDF file out."""
+    """Read labelled arrays, and write the answers to a netCDF file."""
     if output.suffix != ".nc":
         raise DataError(f"--out {output}: a forecast is written as .nc")
     if places is not None:
@@ -292,7 +292,7 @@ def _answer_trajectories(
     output: Path,
     terms: Any,
 ) -> dict[str, Any]:
-    """The last frames of every trajectory in, those behind them out."""
+    """Read the last frames of every trajectory, and write the frames that follow."""
     columns = model.about["columns"]
     given: dict[str, Any] = latest(source, columns)
     whole = output.suffix.lower() in TREES
@@ -325,7 +325,7 @@ def _parts(found: Any) -> dict[str, Any]:
 
 
 def _summary(model: Surrogate, output: Path, cases: int, found: Any = None) -> dict[str, Any]:
-    """What was written: of one array also its shape and range."""
+    """What was written; for a single array also its shape and range."""
     said = {"output": str(output), "cases": cases, "outputs": list(model.spec.outputs)}
     if isinstance(found, np.ndarray):
         said |= {"shape": list(found.shape)}

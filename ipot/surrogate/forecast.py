@@ -1,4 +1,4 @@
-"""A trained model on labelled arrays: the answer has their dimensions, units and times.
+"""Predictions for labelled arrays: answers have their dimensions, units and times.
 
 frames = to_batch(series, ds)[0]                    # points, values, parameters, the last time
 places = asked_places(series, on, frames)           # where to ask
@@ -41,7 +41,7 @@ _GLOBE = ("longitude", "latitude")
 
 
 def asked_places(series: Series, on: Any = None, frames: LatestFrames | None = None) -> Places:
-    """Where to ask: where `on` says, where the targets were, or where the inputs are.
+    """The places to predict at: those of `on`, of the targets in training, or of the inputs.
 
     `on` has the coordinates of the targets: a data set or array, its coordinates, or a dict of
     arrays. Arrays along dimensions of their own make a grid, along a common one stations.
@@ -77,8 +77,8 @@ def to_xarray(
 ) -> Any:
     """A prediction (T, M, K) as a data array, or as a data set where there are several targets.
 
-    Several of them (S, T, M, K) go along the dimension of samples, with these labels; where there
-    is no time, `last` are the labels. Places without values are NaN.
+    Several predictions (S, T, M, K) lie along the dimension of samples, with labels from `last` if
+    there is no time. Places without values are NaN.
     """
     xr, prediction = xarray(), np.asarray(prediction)
     # float64 where the model counts in other units than the data: there it is needed.
@@ -134,7 +134,7 @@ def _along_places(xr: Any, places: Places) -> dict[str, Any]:
 
 
 def _along_time(xr: Any, series: Series, name: str, last: Any, count: int) -> dict[str, Any]:
-    """The times of the frames, and that of the last one that was known."""
+    """The times of the frames, and the time of the last known frame."""
     clock = series.clock
     assert clock is not None
     if last is None:
@@ -158,7 +158,7 @@ def _along_time(xr: Any, series: Series, name: str, last: Any, count: int) -> di
 
 
 def _coordinates(on: Any) -> Any:
-    """What `on` says, as a data set."""
+    """The coordinates in `on`, as a data set."""
     xr = xarray()
     if isinstance(on, xr.Coordinates):
         return on.to_dataset()
@@ -180,7 +180,7 @@ def _coordinates(on: Any) -> Any:
 
 
 def _column(data: Any, name: str, role: str | None) -> Any:
-    """A coordinate by its name, or by what it is."""
+    """A coordinate, found by its name or by its role, such as latitude."""
     if name in data.variables:
         return data[name]
     found = [v for v in data.variables if role is not None and role_of(data[v]) == role]
@@ -239,7 +239,7 @@ def forecast(
 
 
 def named_bounds(parts: Sequence[Any]) -> Any:
-    """A prediction, and its bounds where there are any, as one data set: u, u_low and u_high."""
+    """A prediction and its bounds, if any, as one data set: u, u_low and u_high."""
     whole = as_dataset(parts[0], "prediction")
     for part, suffix in zip(parts[1:], BOUNDS, strict=False):
         part = as_dataset(part, "bounds")
@@ -258,9 +258,9 @@ def forecast_every_time(
 ) -> Any:
     """The answers of a `Surrogate` from every time that has its history, as one xarray data set.
 
-    Their first dimension is the time of the last frame in, and with a lead the second is the step
-    from there. With `out` they are written to that netCDF file as they come, and never held whole.
-    Where all inputs of a time are missing, so is its answer.
+    Their first dimension is the time of the last input frame, and with a lead the second is the
+    step from there. With `out` they are written to that netCDF file one by one and never held
+    whole. If all inputs of a time are missing, so is its answer.
     """
     given = as_dataset(source, "frames")
     if out is not None:
@@ -289,7 +289,7 @@ def forecast_every_time(
 
 @contextmanager
 def netcdf_written(out: Path) -> Iterator[Path]:
-    """A temporary path that becomes `out` when all of it was written."""
+    """A temporary path, renamed to `out` when everything has been written."""
     try:
         with files.atomic(out) as temporary:
             yield temporary
@@ -315,7 +315,7 @@ def _refuse_own_input(out: Path, sources: Iterable[Any]) -> None:
 
 
 def _fill(held: dict[str, Any], series: Series, found: Iterable[tuple[int, Any]]) -> None:
-    """Put every answer in its place."""
+    """Write every answer to its place in the file."""
     for index, answer in found:
         for name, place in held.items():
             values = answer[name].values
@@ -363,7 +363,7 @@ def _windows(series: Series, data: Any) -> tuple[str, list[np.ndarray], list[Any
 
 
 def _nearest(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Which of some numbers in order lie nearest to others."""
+    """For each `wanted` number, which of the `known` ones, which are sorted, is nearest."""
     right = np.searchsorted(known, wanted).clip(0, len(known) - 1)
     left = (right - 1).clip(0)
     return np.where(wanted - known[left] < known[right] - wanted, left, right)
@@ -378,7 +378,7 @@ def _answers(
     level: float | None,
     how: dict[str, Any],
 ) -> Iterator[tuple[int, Any]]:
-    """The number of a time and its answer, for each that has inputs."""
+    """The number of each time that has inputs, and its answer."""
     for index, rows in enumerate(windows):
         frames = data.isel({time: rows}).load()
         try:
@@ -389,7 +389,7 @@ def _answers(
 
 
 def _frame(series: Series, time: str, lasts: list[Any], first: Any) -> Any:
-    """A data set of coordinates alone."""
+    """A data set with coordinates only."""
     ahead = series.target_time or series.time or "time"
     places = {n: c for n, c in first.coords.items() if n != "forecast_reference_time"}
     own = {n: c.variable for n, c in places.items() if ahead not in c.dims}

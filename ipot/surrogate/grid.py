@@ -1,4 +1,4 @@
-"""The regular grid of a built-in problem: whether places form it, and values carried onto it."""
+"""The regular grid of a built-in problem: whether points form it, and interpolation onto it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def grid_places(problem: Problem | None, spec: Spec) -> np.ndarray:
 
 
 def refuse_fill(problem: Problem | None, spec: Spec, method: str | None) -> None:
-    """Refuse a way to fill the grid that there is not, or where there is no grid to fill."""
+    """Refuse an unknown `fill`, and any where the model has no grid."""
     if method is None:
         return
     if not isinstance(method, str):
@@ -39,7 +39,7 @@ def refuse_fill(problem: Problem | None, spec: Spec, method: str | None) -> None
 def on_grid(
     samples: Sequence[Sample], problem: Problem | None, spec: Spec, method: str | None
 ) -> list[Sample]:
-    """Samples with their values interpolated onto the grid of training; as they are without."""
+    """Samples with their values interpolated onto the grid of training if `fill` is given."""
     if method is None:
         return list(samples)
     places = torch.from_numpy(grid_places(problem, spec))
@@ -51,10 +51,10 @@ def on_grid(
 
 
 def with_grids(samples: Sequence[Sample], problem: Problem | None, model: Operator) -> list[Sample]:
-    """Samples that know which grid of the problem their points and queries form, if any.
+    """Samples that say which grid of the problem their points and queries form, if any.
 
-    Of data of one's own, that are any points in straight lines, if the model was trained on such. A
-    model that takes nothing but a grid is refused where the points form none.
+    For your own data any points on straight lines are a grid, if the model was trained on such. If
+    the model needs a grid and the points form none, they are refused.
     """
     own = problem is None and Need.GRID in model.spec.provides
     if own or isinstance(problem, GridProblem):
@@ -87,7 +87,7 @@ def with_grids(samples: Sequence[Sample], problem: Problem | None, model: Operat
 def data_with_grids(
     data: Stacked | Ragged, problem: Problem | None, model: Operator
 ) -> Stacked | Ragged:
-    """A data set whose samples know their grids; as it is where they know already."""
+    """A data set whose samples say which grids they form; the same data set if they do already."""
     if not isinstance(problem, GridProblem) or data[0].grid is not None:
         return data
     samples = with_grids([data[i] for i in range(len(data))], problem, model)
@@ -99,7 +99,7 @@ def data_with_grids(
 
 
 class _Grids:
-    """Which grid places are; places that samples share are looked at once."""
+    """Finds the grid that places form; places that samples share are looked at once."""
 
     def __init__(self, look: Callable[[torch.Tensor], tuple[int, ...] | None]) -> None:
         self.look = look
@@ -114,7 +114,7 @@ class _Grids:
 
 
 def _nodes(problem: Problem) -> str:
-    """Where the nodes of the grid of training lie, in words."""
+    """A sentence on where the nodes of the training grid lie."""
     if not isinstance(problem, GridProblem):
         return ""
     nodes = problem.coordinates(problem.resolution)

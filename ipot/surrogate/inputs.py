@@ -1,4 +1,4 @@
-"""Arguments of a prediction as samples for a model, and its answers as arrays like those given."""
+"""Arguments of `predict` as samples for a model, and answers as arrays of the same form."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ipot.surrogate.arguments import (
 
 @dataclass(frozen=True)
 class Request:
-    """Samples without targets, and what their answers should look like."""
+    """Samples without targets, and the form of their answers."""
 
     samples: list[Sample]
     layout: Layout
@@ -41,7 +41,7 @@ class Request:
     """The axes of the queries of each sample, in front of their coordinates."""
 
     def shaped(self, answers: Sequence[Tensor]) -> Any:
-        """Answers (T, M, K) as the user's arrays."""
+        """Answers (T, M, K) as arrays in the form of the user's."""
         found = [self._one(a, s) for a, s in zip(answers, self.shapes, strict=True)]
         if not self.many:
             return found[0]
@@ -61,8 +61,8 @@ class Request:
         return (len(self.samples), *shape) if self.many else shape
 
     def views(self, out: Any, channels: int) -> list[Tensor] | None:
-        """Tensors (T, M, K) in the memory of an array that has the shape of the answers; None where
-        they must be converted before they are written there."""
+        """Tensors (T, M, K) that share the memory of an array of the answers' shape; None if
+        answers must be converted before they are written there."""
         layout, shape = self.layout, self.shape(channels)
         given = out if isinstance(out, np.ndarray) else np.empty((), object)
         if given.shape != shape or given.dtype.kind != "f":
@@ -85,14 +85,14 @@ class Request:
 
 
 def in_given_units(layout: Layout, answer: Tensor) -> np.ndarray:
-    """An answer (T, M, K) in the units of the data: float64 where they were changed."""
+    """An answer (T, M, K) in the units of the data; in float64 if units were changed."""
     scaling = layout.scaling("targets")
     return answer.numpy() if scaling is None else scaling.undo(answer)
 
 
 def in_shown_units(layout: Layout, sample: Sample) -> Sample:
-    """A sample of a data set with the values and targets that it was made from, as far as float64
-    tells; itself where its units were not changed."""
+    """A sample of a data set in the units that it was made from, to float64 precision; itself if
+    units were not changed."""
     found: dict[str, Any] = {}
     for name in ("values", "targets"):
         scaling, held = layout.scaling(name), getattr(sample, name)
@@ -103,7 +103,7 @@ def in_shown_units(layout: Layout, sample: Sample) -> Sample:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What predictions are made from, sample by sample: a request without its queries."""
+    """The inputs of a prediction, sample by sample: a request without queries."""
 
     spec: Spec
     layout: Layout
@@ -116,7 +116,8 @@ class Inputs:
     listed: bool
 
     def at(self, queries: Any = None, times: tuple[float, ...] | None = None) -> Request:
-        """The question at some queries, the points unless said, and times, those of training."""
+        """The request at some queries (by default the points) and times (by default those of
+        training)."""
         times = times_of(self.spec, self.layout) if times is None else times
         if queries is None:
             self._refuse_own_points()
@@ -147,7 +148,7 @@ class Inputs:
         return Request(samples, self.layout, many, listed, shapes)
 
     def _refuse_own_points(self) -> None:
-        """Refuse to answer at the points where that makes no sense."""
+        """Refuse to use the points as queries if the model cannot answer there."""
         spec = self.spec
         if not len(self.inputs[0]["points"]):
             raise DataError("queries are needed: the model has no points to answer at")
@@ -167,10 +168,10 @@ def read_inputs(
     parameters: Any = None,
     copy: bool = False,
 ) -> Inputs:
-    """What a prediction is made from, checked against what the model takes.
+    """The inputs of a prediction, checked against what the model takes.
 
-    Arrays of float32, and those mapped from files, are used where they lie; with `copy` only
-    mapped ones are, for inputs that outlive the call.
+    Arrays of float32, and those mapped from files, are not copied; with `copy` only mapped ones are
+    not, for inputs that outlive the call.
     """
     if layout.alone and _empty(points):  # rows without a point are no points
         points, values = None, None if _empty(values) else values
@@ -228,7 +229,7 @@ def request(
     steps: int | None = None,
     times: Any = None,
 ) -> Request:
-    """Arguments of a prediction, checked against what the model takes."""
+    """The arguments of `predict` as a request, checked against what the model takes."""
     inputs = read_inputs(spec, layout, points=points, values=values, parameters=parameters)
     return inputs.at(queries, times_of(spec, layout, steps, times))
 
@@ -236,7 +237,7 @@ def request(
 def times_of(
     spec: Spec, layout: Layout, steps: int | None = None, times: Any = None
 ) -> tuple[float, ...]:
-    """The times to answer at: those of training, the first so many steps, or any whole steps."""
+    """The times to answer at: those of training, the first `steps` of them, or any whole steps."""
     if times is not None:
         return _times(spec, layout, steps, times)
     if steps is None:
@@ -271,7 +272,7 @@ def _times(spec: Spec, layout: Layout, steps: Any, times: Any) -> tuple[float, .
 
 
 def is_steady(spec: Spec, layout: Layout) -> bool:
-    """True if the model knows one moment alone, like that of a steady problem."""
+    """True if the model has no time, as for a steady problem."""
     return not layout.timed or (spec.steps == 1 and not layout.times)
 
 
@@ -283,7 +284,7 @@ def _refuse_steady(spec: Spec, layout: Layout, argument: str) -> None:
 
 
 def _empty(given: Any) -> bool:
-    """True for an argument that holds no row at all."""
+    """True for an argument without rows."""
     if isinstance(given, list | tuple):
         return not given
     return has_axes(given) and given.shape[0] == 0

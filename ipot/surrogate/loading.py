@@ -64,11 +64,11 @@ def load(
 
 
 def folder_of(model: Path | str) -> Path:
-    """The folder that a word means: of a model that comes with the package, of a run, or of a saved
-    model. Whatever takes a model takes it through here.
+    """The folder of a model given by name or path: one that comes with the package, a run, or a
+    saved model. Everything that takes a model calls this.
 
-    The name of a model in the package wins over a folder of that name in the current folder, which
-    is meant by ./NAME. A `Path` always is a folder.
+    The name of a model in the package takes precedence over a folder of that name, which can be
+    given as ./NAME. A `Path` always is a folder.
     """
     if isinstance(model, str) and model in trained.names():
         if Path(model).is_dir():
@@ -123,7 +123,7 @@ def _from_saved(path: Path, place: torch.device, *, trusted: bool, edited: bool)
 
 
 def facts_of_run(folder: Run, settings: Experiment) -> dict[str, Any]:
-    """How a run was trained and how it ended, as far as its folder says."""
+    """How a run was trained and how it ended, from its folder."""
     data, counts = settings.problem, settings.data
     samples = {"train": counts.train, "validation": counts.validation}
     about: dict[str, Any] = {"samples": samples}
@@ -162,7 +162,7 @@ def _shipped() -> str:
 
 
 def _refuse_damaged(path: Path, run: Path) -> None:
-    """Refuse a saved model whose config.json is no longer one: the run inside it may be another."""
+    """Refuse a saved model whose config.json is damaged, rather than load the run inside it."""
     if run != path and any((path / name).exists() for name in (CONFIG, WEIGHTS)):
         raise RunError(
             f"{path / CONFIG} is missing or damaged, so the saved model beside it cannot be "
@@ -171,7 +171,7 @@ def _refuse_damaged(path: Path, run: Path) -> None:
 
 
 def _refuse_no_model(path: Path) -> None:
-    """Refuse a path that is no folder of a model or a run, and say what would be one."""
+    """Refuse a path that is no folder of a model or a run, and say what a folder needs."""
     if (path / CONFIG).is_file():
         return
     wanted = (

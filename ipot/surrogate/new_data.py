@@ -1,7 +1,7 @@
-"""New data beside those of training: opened in the same way, and compared with them.
+"""New data for a trained model: opened as the training data were, and compared with them.
 
-Data of another kind are refused. Warnings tell of inputs far outside of their range in training,
-and of places that look like radians.
+Data with other channels or coordinates are refused. Warnings are given for inputs far outside of
+their range in training, and for places that look like radians.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NAMED = ("static", "time", "sample")
 def open_as_trained(
     source: Any, *, spec: Spec, about: Mapping[str, Any], series: Series | None, targets: Any = None
 ) -> OpenedData:
-    """Samples of a path or an xarray object, by the names that a model was trained with.
+    """Samples from a path or an xarray object, by the names that a model was trained with.
 
     `targets` are where the answers are, if elsewhere, as for stations in and a grid out.
     """
@@ -105,7 +105,7 @@ def _opened(name: str, given: Any) -> Any:
 
 
 def one_sample(data: Any, index: int) -> Sample:
-    """A sample, or the one of this number of many."""
+    """A sample, or the sample number `index` of a data set."""
     if isinstance(data, Sample):
         return data
     if not isinstance(data, Dataset | Stacked | Ragged):
@@ -121,7 +121,7 @@ def one_sample(data: Any, index: int) -> Sample:
 
 
 def refuse_beside_path(told: Mapping[str, Any]) -> None:
-    """Refuse arguments that a file has itself."""
+    """Refuse arguments that are in the file already."""
     if given := [name for name, value in told.items() if value is not None]:
         raise DataError(f"{', '.join(given)}: a path was given, and what is in it goes in alone")
 
@@ -131,7 +131,7 @@ DEFAULT = re.compile(r"(value|target|parameter)(_\d+)?")
 
 
 def refuse_other_kind(spec: Spec, given: Spec) -> None:
-    """Refuse data of other channels, coordinates or places than those of the model."""
+    """Refuse data with other channels, coordinates or places than the model's."""
     for name in ("inputs", "outputs", "parameters"):
         own, other = getattr(spec, name), getattr(given, name)
         # Data without names count by their order; others by their names.
@@ -156,8 +156,8 @@ def refuse_other_kind(spec: Spec, given: Spec) -> None:
 
 
 def refuse_other_layout(spec: Spec, layout: Layout, given: Layout) -> None:
-    """Refuse data that were given in another way: with times or without, by parameters alone or
-    with points, or at times that are no steps of the model."""
+    """Refuse data of another layout: with times or without, with parameters alone or with points,
+    or at times that are no steps of the model."""
     own_times = times_of(spec, layout)
     steady = layout.timed and is_steady(spec, layout)
     if steady and given.times not in ((), own_times):
@@ -184,13 +184,14 @@ def refuse_other_layout(spec: Spec, layout: Layout, given: Layout) -> None:
 
 
 def _as_now(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names as they are given now: the last frame was called t-0."""
+    """Names of an earlier release as they are now: the last frame was called t-0."""
     return tuple(name.replace("(t-0)", "(t)") for name in names)
 
 
 def warn_radians(samples: Sequence[Sample], spec: Spec, *, stacklevel: int = 2) -> None:
-    """Warn of places that look like radians, where a model knows degrees: in degrees they lie all
-    but outside of what it has seen, or on half a turn and more of the globe around the zero."""
+    """Warn of places that look like radians, for a model of degrees: their latitudes are outside of
+    the training region in degrees and inside in radians, or they would cover half the globe in
+    radians."""
     if not spec.geographic or in_radians(spec.domain) or in_radians(spec.query_domain):
         return
     for name, domain in (("points", spec.domain), ("queries", spec.query_domain)):
@@ -217,12 +218,12 @@ def warn_radians(samples: Sequence[Sample], spec: Spec, *, stacklevel: int = 2) 
 
 
 def _named(names: tuple[str, ...]) -> bool:
-    """Whether somebody gave these names."""
+    """True if these names were given by the user."""
     return not all(DEFAULT.fullmatch(name) for name in names)
 
 
 def refuse_other_sample(spec: Spec, sample: Sample, what: str = "sample is") -> None:
-    """Refuse a sample of other channels or coordinates than the model's."""
+    """Refuse a sample with other channels or coordinates than the model's."""
     try:
         spec.check(sample)
     except DataError as error:
@@ -230,7 +231,7 @@ def refuse_other_sample(spec: Spec, sample: Sample, what: str = "sample is") -> 
 
 
 def points_as_queries(batch: Batch, spec: Spec) -> tuple[Batch, Spec]:
-    """The points of a batch in the place of its queries, to look for places outside by."""
+    """The batch with its points as queries, to find points outside of the training region."""
     points, mask = batch.points, batch.point_mask
     if mask is not None:  # what lies in the padding is nowhere
         points = points.expand(len(mask), -1, -1)[mask].unsqueeze(0)
@@ -240,8 +241,8 @@ def points_as_queries(batch: Batch, spec: Spec) -> tuple[Batch, Spec]:
 
 
 def turned(batch: Batch, spec: Spec) -> tuple[Batch, Spec]:
-    """Queries and facts to look for places outside by: a longitude may be 350 or -10 degrees,
-    and nothing lies outside of the whole way around."""
+    """Queries and spec to find places outside of the training region with: longitudes 350 and -10
+    degrees are the same, and none is outside if training went all around."""
     if not spec.geographic:
         return batch, spec
     (west, east), *_ = spec.query_domain
@@ -262,7 +263,7 @@ Ends = tuple[Tensor, Tensor]
 
 
 def seen_in_training(model: Operator, layout: Layout | None = None) -> dict[str, Ends]:
-    """The range of values and parameters in training, from the layout of a model or its scales."""
+    """The range of values and parameters in training, from the model's layout or its scales."""
     found: dict[str, Ends] = {}
     scales = next((m for m in model.modules() if isinstance(m, Normalized)), None)
     for name, prefix in (("values", "input"), ("parameters", "parameter")):
@@ -280,7 +281,7 @@ def seen_in_training(model: Operator, layout: Layout | None = None) -> dict[str,
 
 
 def ends_of(samples: Iterable[Sample]) -> dict[str, Ends]:
-    """The range of values and parameters in samples; a tensor that they share is read once."""
+    """The range of values and parameters in samples; a shared tensor is read once."""
     found: dict[str, Ends] = {}
     read: set[int] = set()
     for sample in samples:
@@ -341,6 +342,6 @@ def warn_unlike(
 
 
 def _given(scaling: Any, numbers: Sequence[float] | Tensor, channel: int) -> float:
-    """A number in the units that it was given in."""
+    """A number in the units of the user's data."""
     held = float(numbers[channel])
     return held if scaling is None else held * scaling.scale[channel] + scaling.offset[channel]

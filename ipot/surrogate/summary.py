@@ -1,4 +1,4 @@
-"""How good a fitted model is, in lines to read."""
+"""The errors of a fitted model as lines of text, with advice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ipot.spec import Spec
 
 
 def in_and_out(spec: Spec, about: Mapping[str, Any], series: Series | None) -> list[str]:
-    """What goes in and what comes out, and where they have times, at which."""
+    """Inputs and outputs of a model, with their times if there are any."""
     if series is not None:
         return list(series.lines())
     columns = about.get("columns", {})
@@ -23,9 +23,9 @@ def in_and_out(spec: Spec, about: Mapping[str, Any], series: Series | None) -> l
 
 
 def summary(scores: Mapping[str, Any], about: Mapping[str, Any], model: str = "ipot") -> list[str]:
-    """Its own error beside those of simple predictors; of several outputs, that of each.
+    """The model's error beside those of simple predictors; for several outputs, the error of each.
 
-    Whatever is missing, from a model of another origin for instance, is left out.
+    Scores that a model does not have are left out.
     """
     counts = about.get("samples", {})
     if "held_out" not in scores:
@@ -49,7 +49,7 @@ def summary(scores: Mapping[str, Any], about: Mapping[str, Any], model: str = "i
 
 
 def constant_lines(constants: Mapping[str, float]) -> list[str]:
-    """What is said of outputs that are one number in all samples."""
+    """Lines about outputs that are constant in all samples."""
     return [
         f"{name} is {value:g} in all samples: answered as that, and not scored"
         for name, value in constants.items()
@@ -66,10 +66,9 @@ RISEN, FALLING = 1.05, 0.97
 def course(rows: Sequence[Mapping[str, Any]]) -> str:
     """How a training went, from its journal.
 
-    overfitting     it learnt its own samples and not the others: their error went on falling when
-                    that of the validation samples no longer did
-    undertrained    the validation error was still falling at the end, and its own was not far below
-    level           neither
+    overfitting     the error on the training samples went on falling when that on the validation
+    samples no longer did undertrained    the validation error was still falling at the end, and its
+    own was not far below level           neither
     """
     seen = [(r["loss"], r["validation"]) for r in rows if r.get("validation") and r.get("loss")]
     if len(seen) < 4:
@@ -90,7 +89,7 @@ def course(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _advice(course: str | None, worse: bool) -> list[str]:
-    """What to do next, where there is something."""
+    """Advice on what to do next, if there is any."""
     if course == OVERFITTING:
         return [
             "it knows its own samples better than others (overfitting): longer training does not "
@@ -125,8 +124,8 @@ def _of_validation(
 
 
 def _of_channels(scores: Mapping[str, Any]) -> list[str]:
-    """A line for each of several outputs, beside the best simple predictor of it: in the total, the
-    largest decides."""
+    """A line for each of several outputs, beside its best simple predictor. In the total the
+    largest output decides."""
     own = scores.get("per_channel", {})
     if len(own) < 2:
         return []

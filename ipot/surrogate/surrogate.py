@@ -1,4 +1,4 @@
-"""A trained model: arrays or xarray objects in, answers of the same kind out."""
+"""`Surrogate`, the class of trained models: arrays or xarray objects in, the same out."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _log = logging.getLogger("ipot")
 
 
 class Surrogate:
-    """A trained operator, with what it knows of its data and of its own errors.
+    """A trained operator, with facts about its data and its errors.
 
     `ipot.fit` and `ipot.load` make them. One that was trained on a built-in problem has the
     `settings` of its run, and so a grid to answer on or to fill (`places`, `predict(fill=...)`).
@@ -99,8 +99,8 @@ class Surrogate:
 
     @classmethod
     def of_experiment(cls, model: Operator, settings: Experiment, **facts: Any) -> Surrogate:
-        """The model of a run: of data of one's own, with what is known of these; of a built-in
-        problem with its settings, and answers that always are (T, M, K)."""
+        """The model of a run. A run on your own data brings their layout; a run on a built-in
+        problem brings its settings, and answers are always (T, M, K)."""
         data, spec = settings.problem, settings.spec
         if isinstance(data, OwnData):
             if facts.get("series") is None and data.series is not None:
@@ -111,12 +111,12 @@ class Surrogate:
 
     @property
     def problem(self) -> Problem | None:
-        """The built-in problem that it was trained on, if it was."""
+        """The built-in problem that it was trained on, if any."""
         return None if self.settings is None else self.settings.problem
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device that it computes on."""
         return next(self.model.parameters()).device
 
     def predict(
@@ -136,38 +136,37 @@ class Surrogate:
         precision: str = "float32",
         all_times: bool = False,
     ) -> Any:
-        """The fields at the queries, in the kind of arrays that the model was trained on.
+        """The fields at the queries, in the form of the arrays that the model was trained on.
 
-        For one sample: values (N, C), or (N) where training had no axis for channels, at points
-        (N, D); the answer is (M, K) or (M), with an axis for times in front where training had
-        one. With an axis for samples in front, or a list, so is the answer. Points and queries
-        may be those of every sample or one for all, and any number; queries are the points unless
-        said, and on a grid (H, W, 2) the answer has its axes. A model of a built-in problem
-        answers (T, M, K), in one step where the problem is steady.
+        For one sample: values (N, C), or (N) where training had no axis for channels, at points (N,
+        D); the answer is (M, K) or (M), with an axis for times in front where training had one.
+        With an axis for samples in front, or a list, so is the answer. Points and queries may be
+        given for every sample or once for all, and be any number; queries default to the points,
+        and for a grid (H, W, 2) the answer has its axes. A model of a built-in problem answers (T,
+        M, K), in one step where the problem is steady.
 
         A model of targets in time answers at their times, at the first so many `steps`, or at any
         `times` that are multiples of its step; more than in training are an extrapolation.
 
-        The path of a file or folder like those of the training stands for what is in it: of a
-        folder of cases the answers are a list, one for each.
+        The path of a file or folder like those of the training may be given instead of arrays; for
+        a folder of cases the answers are a list, one for each.
 
-        A model of labelled arrays takes those, an xarray object with the latest frames, and gives
-        such ones back: on the coordinates of `on`, or else where the targets of the training were.
+        A model of labelled arrays takes an xarray object with the latest frames and returns one: on
+        the coordinates of `on`, or else where the targets of the training were. With `all_times`
+        every time that has its history is answered, and not only the last: as one xarray data set,
+        or with `out="maps.nc"` in a file that is written time by time.
 
-        With `all_times` every time that has its history is answered, and not only the last: one
-        xarray data set, or with `out="maps.nc"` a file, into which answers go as they come.
-
-        `interval=0.9` gives (prediction, low, high): bounds that hold the truth at nine of ten
-        places on average, by the errors on samples that were held out of training.
+        `interval=0.9` gives (prediction, low, high): bounds that contain the truth at nine of ten
+        places on average, from the errors on samples that were held out of training.
 
         `fill` interpolates the values onto the grid of `places` first ("linear", "cubic" or
-        "nearest"), for a model that takes nothing else; the answer is there unless said.
+        "nearest"), for a model that needs that grid; queries then default to the grid.
 
         Arrays may be mapped from files (`numpy.load(..., mmap_mode="r")`), which are then read
-        piece by piece; `out` is an array of the answer's shape to write it to, which may be such
-        a file too. `rows` are the points or queries taken at once, where memory is scarce.
-        `precision` "bf16" is quicker, at about three decimal digits: several times on a GPU, about
-        twice on a CPU that has the instructions for it.
+        piece by piece; `out` is an array of the answer's shape to write it to, which may be mapped
+        too. `rows` are the points or queries taken at once, to save memory. `precision` "bf16" is
+        quicker, at about three decimal digits: several times on a GPU, about twice on a CPU that
+        has the instructions for it.
         """
         self.refuse_level(interval)  # before any work
         how: dict[str, Any] = {"rows": rows, "precision": precision}
@@ -195,7 +194,7 @@ class Surrogate:
         return self.answer(asked, interval=interval, out=out, **how)
 
     def request(self, *, fill: str | None = None, queries: Any = None, **given: Any) -> Request:
-        """The arguments of `predict` as samples that the model can be asked with."""
+        """The arguments of `predict` as samples for the model."""
         refuse_fill(self.problem, self.spec, fill)
         if fill is not None and queries is None:
             queries = self.places()
@@ -206,7 +205,7 @@ class Surrogate:
     def sample(
         self, points: Any = None, values: Any = None, queries: Any = None, **given: Any
     ) -> Sample:
-        """One case in arrays as a checked `Sample`; the arguments are those of `predict`."""
+        """One case in arrays as a checked `Sample`; takes the arguments of `predict`."""
         asked = self.request(points=points, values=values, queries=queries, **given)
         if asked.many:
             raise DataError(f"sample takes one case, and these are {len(asked.samples)}")
@@ -252,7 +251,7 @@ class Surrogate:
         return Encoded(self, read_inputs(self.spec, self.layout, **given, copy=True))
 
     def given_back(self, asked: Request, answers: list[Tensor], interval: float | None) -> Any:
-        """Answers to a request as arrays, with bounds where a level is asked for."""
+        """Answers to a request as arrays, with bounds if a level is asked for."""
         if interval is None:
             return asked.shaped(answers)
         found = self._around(asked.samples, answers, interval)
@@ -261,7 +260,7 @@ class Surrogate:
     def _labelled(
         self, source: Any, steps: Any, interval: Any, on: Any, how: dict[str, Any], **others: Any
     ) -> Any:
-        """The prediction from an xarray object, as such ones."""
+        """The prediction from an xarray object, as xarray objects."""
         if self.series is None:
             raise Unsupported(
                 "an xarray object was given, and the model was trained on arrays: give points "
@@ -283,11 +282,11 @@ class Surrogate:
 
     def evaluate(self, data: Any, *, targets: Any = None) -> Scores:
         """Errors on samples whose answers are known: an `ipot.Dataset`, the path of a file or
-        folder like those of the training, or an xarray object for a model of such; for a model of
-        a built-in problem what the problem loads.
+        folder like those of the training, or an xarray object for a model of such; for a model of a
+        built-in problem also a data set that the problem loads.
 
-        `targets` is where the answers are, if elsewhere: stations in, a grid out. Where a channel
-        is counted from an offset, errors are relative to what is left of it, and root mean squares
+        `targets` is where the answers are, if elsewhere: stations in, a grid out. If an offset was
+        subtracted from a channel, errors are relative to what is left of it, and root mean squares
         are in the units of the model (`layout`).
         """
         # Targets that are tiny in the units of the model would be zero in float32, and errors
@@ -302,8 +301,8 @@ class Surrogate:
         return replace(scores, references=score_forecasts(opened, data, self.layout, cycle))
 
     def opened(self, data: Any, *, targets: Any = None) -> Any:
-        """A path or an xarray object as samples with their answers, by the names that the model
-        was trained with, and in its units; what are samples already stays as it is."""
+        """A path or an xarray object as samples with targets, by the names that the model was
+        trained with, and in its units. Samples are returned as they are."""
         if isinstance(data, Dataset):
             return data.in_units_of(self.spec)
         if not is_labelled(data) and not isinstance(data, str | os.PathLike):
@@ -327,7 +326,7 @@ class Surrogate:
         """A picture of a sample: what goes in, the truth if it is known, the answer, the error.
 
         `sample` is an `ipot.Sample`, or whatever `evaluate` takes, of which `index` says which
-        sample is meant. The figure is given back; with `path` it is also written there.
+        sample is meant. The figure is returned, and with `path` also written there.
         """
         chosen = one_sample(self.opened(sample, targets=targets), index)
         path = None if path is None else path_given("path", path)
@@ -374,12 +373,12 @@ class Surrogate:
         return write_folder(place, self.model, saved, overwrite=overwrite, precision=precision)
 
     def summary(self) -> list[str]:
-        """What goes in, what comes out, at which times; and how good it is, in lines: its own
-        error beside those of simple predictors."""
+        """Inputs, outputs and their times, and the model's error beside those of simple predictors,
+        as lines of text."""
         return [*in_and_out(self.spec, self.about, self.series), *self.score_lines()]
 
     def score_lines(self) -> list[str]:
-        """The lines of `summary` that say how good it is."""
+        """The lines of `summary` about errors."""
         return summary(self.scores, self.about, self.model.name)
 
     def __repr__(self) -> str:
@@ -394,8 +393,8 @@ class Surrogate:
         precision: str = "float32",
         out: Sequence[Tensor] | None = None,
     ) -> list[Tensor]:
-        """Fields (T, M, K) of every sample, several at a time, in the units of `layout`; with
-        `out` each is written to a tensor of its own."""
+        """Fields (T, M, K) of every sample, several at a time, in the units of `layout`. With `out`
+        each is written to a given tensor."""
         if not isinstance(precision, str) or precision not in ("float32", "bf16"):
             raise Unsupported(f"precision must be float32 or bf16, got {shown(precision)}")
         rows = None if rows is None else whole("rows", rows)
@@ -410,7 +409,7 @@ class Surrogate:
         return [answer for part in parts for answer in part]
 
     def remark(self, samples: Sequence[Sample]) -> None:
-        """Warn where inputs are far from those of training, once for all samples."""
+        """Warn if inputs are far from those of training, once for all samples."""
         seen = seen_in_training(self.model, self.layout)
         warn_unlike(ends_of(samples), seen, self.spec, self.layout, stacklevel=5)
         warn_radians(samples, self.spec, stacklevel=4)
@@ -423,7 +422,7 @@ class Surrogate:
         rows: int | None = None,
         out: Tensor | None = None,
     ) -> list[Tensor]:
-        """Answers to some samples together, by this model or one that has encoded."""
+        """Answers to some samples together, by this model or by one with encoded inputs."""
         batch = joined(samples)
         warn_outside(*turned(batch, self.spec))
         if batch.points.shape[1]:
@@ -433,7 +432,7 @@ class Surrogate:
     def around(
         self, samples: Sequence[Sample], answers: Sequence[Tensor], level: float
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """The lower and the upper bounds of answers that are then told apart by name."""
+        """The lower and the upper bounds of answers, for use under the names of outputs."""
         refuse_taken_names(self.spec.outputs)
         return self._around(samples, answers, level)
 
@@ -444,7 +443,7 @@ class Surrogate:
         return intervals(bounds, level, samples, answers, self.spec, self.layout)
 
     def calibrate(self, data: Dataset | Stacked | Ragged) -> None:
-        """Make bounds from samples that the model has not been trained on."""
+        """Compute bounds from samples that the model was not trained on."""
         data = self._fitting(data)
         own, other = times_of(self.spec, self.layout, None), data[0].times
         if len(own) != len(other) or not np.allclose(own, other):
@@ -460,7 +459,7 @@ class Surrogate:
             usable_bounds(self.bounds, interval, fitted=self.problem is None)
 
     def _fitting(self, data: Any, wide: Sequence[str] = ()) -> Stacked | Ragged:
-        """Samples as the model counts them, or a refusal where they are of another kind."""
+        """Samples in the model's units; refused if they do not fit the model."""
         if self.problem is not None and isinstance(data, Stacked | Ragged):
             refuse_other_sample(self.spec, data[0], "data are")
             return data_with_grids(data, self.problem, self.model)

@@ -1,1 +1,1 @@
-"""One training loop for every problem and model; it knows neither."""
+"""One training loop for every problem and model, which knows nothing of either."""

@@ -43,14 +43,14 @@ def save(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read them again; a file cut short is refused."""
+    """Read tensors and values; a damaged file is refused."""
     with _opened(path) as file:
         state = _state(file, path)
         return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
 
 
 def header(path: Path) -> tuple[Shapes, dict[str, Any]]:
-    """What a file says it holds, and the values beside it; no tensor is read."""
+    """The names and shapes in a file's header, and the values there; no tensor is read."""
     with _opened(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
         found = {n: (tuple(s.get_shape()), str(s.get_dtype())) for n, s in slices.items()}
@@ -151,7 +151,7 @@ def load_optimizer(
 
 
 def copy_into(own: Mapping[str, Tensor], tensors: dict[str, Tensor], where: Path | str) -> None:
-    """Copy tensors to those of the same names, of which none may be missing or of other shape."""
+    """Copy tensors to those of the same names; none may be missing or have another shape."""
     if own.keys() != tensors.keys() or any(own[n].shape != t.shape for n, t in tensors.items()):
         raise RunError(
             f"{where} holds {', '.join(sorted(tensors)[:4]) or 'nothing'} where this run has "
@@ -163,12 +163,12 @@ def copy_into(own: Mapping[str, Tensor], tensors: dict[str, Tensor], where: Path
 
 
 def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Names under a prefix, to keep several sets in one file."""
+    """Tensors with a prefix before their names, to keep several sets in one file."""
     return {f"{prefix}/{name}": value for name, value in tensors.items()}
 
 
 def of_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The set that was kept under a prefix."""
+    """The tensors under a prefix, without it."""
     start = f"{prefix}/"
     return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
 
@@ -178,7 +178,7 @@ WRITE_EVERY = 5.0
 
 
 class BestWeights:
-    """The best weights of a run: in memory at once, on disk within seconds, or at `flush`."""
+    """The best weights of a run: kept in memory, written within seconds, or at `flush`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -186,7 +186,7 @@ class BestWeights:
         self._written = -WRITE_EVERY
 
     def keep(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-        """Take weights and their header in the place of any before."""
+        """Replace the weights and their header."""
         self._pending = {name: t.detach().clone() for name, t in tensors.items()}, state
         if time.monotonic() - self._written >= WRITE_EVERY:
             self.flush()
@@ -235,7 +235,7 @@ def state_from(content: Any) -> State:
 
 
 def _numbers_from(cls: type, content: Any) -> Any:
-    """A dataclass of plain values. NaN and infinity are allowed: errors that are not known yet."""
+    """A dataclass from plain values; NaN and infinity stand for errors that are not known yet."""
     if not isinstance(content, dict):
         raise RunError(f"expected an object with names, got {shown(content)}")
     odd = {
@@ -252,7 +252,7 @@ def _numbers_from(cls: type, content: Any) -> Any:
 
 @dataclass
 class State:
-    """The counters that a checkpoint carries; with the weights they are all there is to resume."""
+    """The counters in a checkpoint: with the tensors, all that is needed to resume."""
 
     step: int = 0
     seconds: float = 0.0
@@ -261,7 +261,7 @@ class State:
     best_progress: float = 0.0
     """The part of the run that was done at the best validation."""
     out_of_patience: bool = False
-    """True once a validation found the best one too far behind."""
+    """True once the best validation is too long ago."""
     average_count: int = 0
     loss: float = float("nan")
     """The mean over the steps of the last row of the journal."""
@@ -272,8 +272,8 @@ class State:
 
 
 class Resumable:
-    """All that a checkpoint holds of a run besides its counters: weights, optimiser, parameters of
-    the objective's `own`, and the average of the weights if there is one."""
+    """All tensors in the checkpoint of a run: weights, optimiser, the objective's `own` parameters,
+    and the average of the weights if there is one."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Several processes under `torchrun`, or one: the loop does not see a difference.
+"""Several processes under `torchrun`, or one: the loop is the same.
 
-A process that waits for others waits no longer than its patience: for one that has ended it gets
-an error at once, for one that does not answer when the time is up. Only the first process may take
-as long as it likes, while it generates data: it lets the others know that it is alive.
+A process that waits for another gets an error at once if that has ended, and after its patience if
+that does not answer. Only the first process may take longer, while it generates data: it tells the
+others that it is alive.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _groups = itertools.count()
 
 @dataclass(frozen=True)
 class World:
-    """Who this process is among the others."""
+    """This process among the others."""
 
     rank: int = 0
     size: int = 1
@@ -50,7 +50,7 @@ class World:
         return self.rank == 0
 
     def any(self, flag: bool) -> bool:
-        """True if any process raised a flag; all of them get the same answer."""
+        """True in all processes if the flag is True in any."""
         return flag if self.size == 1 else bool(self._reduce(int(flag), dist.ReduceOp.MAX))
 
     def mean(self, value: float) -> float:
@@ -78,11 +78,11 @@ class World:
             self._reduce(0, dist.ReduceOp.MAX)
 
     def lead(self, work: Callable[[], Found]) -> Found | None:
-        """Let the first process do something while the others wait.
+        """Run a function in the first process while the others wait.
 
-        It may take as long as it likes. The others wait while it is alive, and raise what it
-        raised. They get what it has found where that is a word, a number or a flag, and None
-        elsewhere.
+        It may take any time; the others wait while it is alive. If it raises an error, so do they.
+        Its result is returned to all processes if it is a text, a number or a flag; the others get
+        None if it is anything else.
         """
         if self.size == 1:
             return work()
@@ -102,7 +102,7 @@ class World:
         return found
 
     def _follow(self, store: Any, key: str) -> Any:
-        """Wait for the first process for as long as it gives signs of life."""
+        """Wait for the first process while it is alive."""
         last, seen, pause = b"", time.monotonic(), 0.005
         while not store.check([f"{key}/done"]):
             if store.check([f"{key}/pulse"]) and (now := store.get(f"{key}/pulse")) != last:
@@ -123,7 +123,8 @@ _turns = itertools.count()
 
 @contextmanager
 def _pulse(store: Any, key: str, patience: float) -> Iterator[None]:
-    """Signs of life, from a thread, several times within the patience of those who wait."""
+    """Tell the others, from a thread, that this process is alive, several times within their
+    patience."""
     over = threading.Event()
 
     def beat() -> None:
@@ -156,12 +157,12 @@ def restarted() -> bool:
 
 
 def launch() -> str | None:
-    """Which `torchrun` started this process, the same after each restart; None if none did."""
+    """The `torchrun` that started this process, the same after each restart; None if none did."""
     return files.process_token(os.getppid()) if "TORCHELASTIC_RESTART_COUNT" in os.environ else None
 
 
 def first_process() -> bool:
-    """True if this process, started by `torchrun` or alone, is the one that reports."""
+    """True if this process reports: the first under `torchrun`, or the only one."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -200,7 +201,7 @@ def world(device: torch.device, patience: float = PATIENCE) -> Iterator[World]:
 
 
 def _leave(device: torch.device, lost: bool) -> None:
-    """Leave the group; without waiting for kernels that wait for a process that is gone."""
+    """Leave the group, without waiting for kernels that wait for a process that is gone."""
     if lost and device.type == "cuda":
         with suppress(Exception):
             dist.distributed_c10d._abort_process_group()

@@ -57,7 +57,7 @@ class Draw:
         return self._map(Tensor.pin_memory)
 
     def copy_(self, other: Draw) -> None:
-        """Take over the numbers of another draw of the same shape, in place."""
+        """Copy the numbers of another draw of the same sizes, in place."""
         for mine, new in zip(self._tensors(), other._tensors(), strict=True):
             if mine is not None:
                 mine.copy_(new, non_blocking=True)
@@ -72,17 +72,17 @@ class Draw:
 
     @property
     def sizes(self) -> tuple[int | None, float]:
-        """Draws that have this in common have tensors of the same shapes."""
+        """What the shapes of the tensors depend on."""
         return self.box, self.share
 
 
 def steps_of(samples: int, batch: int, settings: Training) -> int:
-    """The steps of an epoch: whole batches, and one more where the last one is filled."""
+    """The steps of an epoch: whole batches, and one more if the last one is filled."""
     return samples // batch + (settings.last_batch == "fill" and samples % batch > 0)
 
 
 class Draws:
-    """The sequence of all steps. `rank` of `world` takes its share of every batch."""
+    """The random choices of all steps. Process `rank` of `world` takes its share of every batch."""
 
     def __init__(
         self, data: Dataset, spec: Spec, settings: Training, *, rank: int = 0, world: int = 1
@@ -106,7 +106,7 @@ class Draws:
         return self._draw(step, *self._whole(step))
 
     def _whole(self, step: int) -> tuple[Tensor, int | None]:
-        """The samples of a step over all processes, and their box."""
+        """The samples of a step in all processes, and their box."""
         epoch, number = divmod(step, self.steps_per_epoch)
         known = self._order  # read once: draws may be made in several threads
         if known is None or known[0] != epoch:
@@ -118,7 +118,7 @@ class Draws:
         return order[number], None if boxes is None else boxes[number]
 
     def examples(self) -> Iterator[Draw]:
-        """A draw of every shape that there is; which samples are in it means nothing."""
+        """One draw of every size that occurs, of any samples."""
         first = self._whole(0)
         for part in self._shares:
             if not isinstance(self.data, Packed):
@@ -130,7 +130,7 @@ class Draws:
                 yield self._draw(0, index, box, part)
 
     def _draw(self, step: int, index: Tensor, box: int | None, part: float | None = None) -> Draw:
-        """The choices of a step; a `part` of the points that is given is not drawn."""
+        """The choices of a step; if a `part` of the points is given, it is not drawn."""
         random = generator(self.settings.seed, "step", step)
         points = queries = element = None
         if part is None:
@@ -155,18 +155,18 @@ class Draws:
         return Draw(own, points, queries, element, pieces, box, part)
 
     def passes(self) -> Iterator[nn.Module]:
-        """The gather of stacked samples: for a GPU, rows of all tensors can be taken in one."""
+        """The gather of stacked samples, as a module that can be compiled for a GPU."""
         if isinstance(self.data, Stacked):
             yield self.rows
 
     def gather(self, draw: Draw) -> Batch:
-        """The batch of a draw that lies on the device of resident data; safe to capture."""
+        """The batch of a draw on the device of resident data; can be captured in a CUDA graph."""
         packed = isinstance(self.data, Packed)
         return self.packed_batch(draw) if packed else self.stacked_batch(draw)
 
     def mesh(self) -> tuple[Tensor | None, Tensor | None]:
-        """Points and queries that batches have as the very same tensors, points at least where they
-        take all of them; None for those that differ from batch to batch, or that move in time."""
+        """Points and queries that are the very same tensors in all batches; None for those that
+        differ from batch to batch or move in time."""
         if not isinstance(self.data, Stacked):
             return None, None
         whole = self.data.data
@@ -186,7 +186,7 @@ class Draws:
         return self.batch // self.world, points, queries, len(self.data[0].times)
 
     def stacked_batch(self, draw: Draw) -> Batch:
-        """The batch of a draw whose tensors lie on the data's device; safe to capture."""
+        """The batch of a draw on the data's device; can be captured in a CUDA graph."""
         shared = False
         if isinstance(self.data, Stacked):
             batch, shared = self.data.batch(draw.index, self.rows), self.data.one_mesh
@@ -201,7 +201,7 @@ class Draws:
         return self._cut(batch, draw)
 
     def packed_batch(self, draw: Draw) -> Batch:
-        """The batch of a draw from packed samples, each of which takes a fraction of its rows."""
+        """The batch of a draw from packed samples; subsets are a fraction of each sample's rows."""
         assert isinstance(self.data, Packed)
         assert draw.box is not None
         settings = self.settings
@@ -228,14 +228,14 @@ class Draws:
         return self._cut(batch, draw)
 
     def _cut(self, batch: Batch, draw: Draw) -> Batch:
-        """Trajectories in the pieces that they are trained in."""
+        """The batch with its trajectories cut into pieces, where training asks for it."""
         if self.settings.unroll is None:
             return batch
         return pieces_of(batch, self.spec, self.settings.unroll, draw.pieces)
 
 
 class RowsOf(nn.Module):
-    """Rows by an index, as a module so that it can be compiled."""
+    """Rows of tensors by an index; a module, so that it can be compiled."""
 
     def forward(self, index: Int[Tensor, " b"], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """The rows of every tensor."""
@@ -248,14 +248,14 @@ def _subset(count: int, fraction: float, random: torch.Generator) -> Tensor | No
 
 
 def _order(count: int, fraction: float, random: torch.Generator) -> Tensor | None:
-    """A random order of so many rows, where a fraction of them is to be taken."""
+    """A random order of rows, if only a fraction of them is to be taken."""
     if fraction >= 1 or count == 0:
         return None
     return torch.randperm(count, generator=random)
 
 
 class RaggedSteps(TorchDataset):
-    """Batches by the number of their step, for a loader with workers."""
+    """Batches by step number, for a loader with workers."""
 
     def __init__(self, draws: Draws) -> None:
         self.draws = draws
@@ -280,10 +280,10 @@ def sizes_of(data: Dataset) -> Int[Tensor, "two samples"] | None:
 def batches(
     data: Dataset, sizes: Tensor | None, steps: int, batch: int, random: torch.Generator
 ) -> tuple[Int[Tensor, "steps batch"], list[int] | None]:
-    """An epoch's batches, and the numbers of their boxes where samples are packed.
+    """An epoch's batches, and the numbers of their boxes if samples are packed.
 
-    Whatever the sizes, the samples that an epoch leaves out, or takes twice where its steps ask for
-    more than there are, are a matter of chance alone.
+    Which samples an epoch leaves out, or takes twice to fill its last batch, is random and does not
+    depend on their sizes.
     """
     order, numbers = torch.randperm(len(data), generator=random)[: steps * batch], None
     if (missing := steps * batch - len(order)) > 0:
@@ -302,8 +302,8 @@ def batches(
 
 
 def by_size(window: Tensor, sizes: Tensor, batch: int) -> Tensor:
-    """Samples in an order in which every `batch` of them are alike in points and in queries:
-    sorted by points into slabs of several batches, and by queries within each."""
+    """Samples ordered so that those of a batch have similar numbers of points and queries: sorted
+    by points into groups of several batches, and by queries within each group."""
     points, queries = sizes
     slab = batch * max(1, round(math.sqrt(len(window) / batch)))
     window = window[points[window].argsort(stable=True)]
@@ -311,9 +311,9 @@ def by_size(window: Tensor, sizes: Tensor, batch: int) -> Tensor:
 
 
 def by_box(order: Tensor, data: Packed, sizes: Tensor, batch: int) -> tuple[Tensor, list[int]]:
-    """Samples such that every `batch` of them fit a box, and the numbers of these boxes.
+    """Samples ordered so that those of a batch fit into one box, and the numbers of these boxes.
 
-    What is left over of each box makes batches of its own, in the cheapest boxes that they fit.
+    What is left over in each box makes further batches, in the cheapest boxes that fit.
     """
     box_of, whole, numbers, left = torch.tensor(data.box_of)[order], [], [], []
     for box in range(len(data.boxes)):
@@ -332,9 +332,9 @@ DEPTH = 8
 
 
 def ahead(draws: Callable[[int], Draw], first: int, device: torch.device) -> Iterator[Draw]:
-    """The draws from a step on, without end.
+    """The draws of a step and all steps after it, without end.
 
-    For a GPU they are made by a thread, in page-locked memory. The numbers do not change: a draw
+    For a GPU they are made by a thread, in page-locked memory. This does not change them: a draw
     depends on its step alone.
     """
     if device.type != "cuda":
@@ -344,7 +344,7 @@ def ahead(draws: Callable[[int], Draw], first: int, device: torch.device) -> Ite
 
 
 def in_a_thread(draws: Callable[[int], Draw], first: int, *, pin: bool) -> Iterator[Draw]:
-    """Draws from a step on, made by another thread, which ends with this iterator."""
+    """The draws of a step and all steps after it, from a thread that ends with this iterator."""
     line: queue.Queue[Draw | Exception] = queue.Queue(DEPTH)
     stop = threading.Event()
 

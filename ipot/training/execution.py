@@ -1,5 +1,5 @@
-"""How a run executes on its device: precision, mode of a step, where the data lie, and what cannot
-run at all."""
+"""How a run executes on its device: precision, mode of a step, where the data lie, and refusals of
+what cannot run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ipot.data.dataset import Dataset, Ragged
 from ipot.data.packed import Packed, packed_bytes, unpackable
 from ipot.errors import OutOfMemory, Unsupported
 from ipot.models.base import LatentOperator, Operator
-from ipot.spec import Need
+from ipot.spec import ALL_POINTS
 from ipot.training.distributed import World
 from ipot.training.draws import Draws
 from ipot.training.settings import Training
@@ -47,8 +47,8 @@ def choose(
     world: World,
     say: Say = lambda line: None,
 ) -> str:
-    """The mode of a step. It depends on sizes and not on timings, so that a resumed run gets the
-    same mode again."""
+    """The mode of a step: eager, compiled or graph. It depends on sizes and not on timings, so that
+    a resumed run gets the same mode."""
     capturable = device.type == "cuda" and data.resident and world.size == 1
     if settings.step == "graph" and not capturable:
         raise Unsupported("a CUDA graph needs a GPU, data that lie on it and a single process")
@@ -73,7 +73,7 @@ def attempts(
     compilable: bool,
     say: Say,
 ) -> list[tuple[str, bool]]:
-    """What the first step is tried as, the best first: a mode, and whether regions are compiled.
+    """The modes to try for the first step, the best first, each with whether regions are compiled.
 
     `compilable` is True if the model has regions to compile.
     """
@@ -95,12 +95,12 @@ def attempts(
 
 
 def fallen_back(how: str, reason: str) -> str:
-    """A line for the log: how steps run, and why not in a better mode."""
+    """A line for the log: the mode of the steps, and why it is not a better one."""
     return f"steps run {how}: {reason} (--training.step eager for no more attempts)"
 
 
 def no_compiler(device: torch.device) -> str | None:
-    """What is missing to compile for a device, in words; None if nothing is."""
+    """Why nothing can be compiled for a device, in words; None if it can."""
     if device.type == "cuda":
         return None if cuda.installed() else "Triton is not installed"
     name = os.environ.get("CXX", "g++")
@@ -120,7 +120,7 @@ def _worth_compiling(settings: Training, data: Dataset) -> bool:
 
 
 def precision_for(settings: Training, device: torch.device, say: Say) -> str:
-    """The precision of a run; bf16 on a GPU that has it, unless another one was asked for."""
+    """The precision of a run: bf16 on a GPU that has it, unless the settings say otherwise."""
     wanted = settings.precision
     if device.type != "cuda":
         return "float32" if wanted == "auto" else wanted
@@ -139,9 +139,9 @@ def precision_for(settings: Training, device: torch.device, say: Say) -> str:
 def placed(
     data: Dataset, settings: Training, device: torch.device, dtype: torch.dtype, say: Say
 ) -> Dataset:
-    """The data of a run in its precision, on the device where that pays.
+    """The data of a run in its precision, moved to the device if that pays.
 
-    On a CPU ragged samples are collated, which pads less and costs little beside a step.
+    On a CPU ragged samples are collated: that pads less, and costs little compared with a step.
     """
     if dtype == torch.float64:
         data = data.astype(dtype)
@@ -170,7 +170,7 @@ def _not_on_the_device(data: Ragged, device: torch.device) -> str | None:
 
 def refuse_fewer_points(model: Operator, settings: Training) -> None:
     """Refuse random subsets of sensors for a system that is bound to its input points."""
-    bound = model.needs & {Need.SAME_POINTS, Need.GRID, Need.FIXED_POINTS, Need.EDGES}
+    bound = model.needs & ALL_POINTS
     if settings.points_least is not None and bound:
         raise Unsupported(
             f"--training.points-least hides input points, and {model.name} needs "
@@ -180,7 +180,7 @@ def refuse_fewer_points(model: Operator, settings: Training) -> None:
 
 
 def refuse_unindexable(model: Operator, draws: Draws, device: torch.device) -> None:
-    """Refuse a batch with tensors of more elements than kernels can count, and say what fits.
+    """Refuse a batch whose tensors have more elements than kernels can index, and say what fits.
 
     The latent operators take their inputs in chunks; queries and all else are taken at once.
     """

@@ -1,12 +1,12 @@
 """Derivatives of fields in space, for a loss that also looks at slopes.
 
 On a grid they are central differences along its axes, at the points that have two neighbours there
-(all of them along a periodic axis), divided by the way between the two. On scattered points they
-are the slopes of a plane through the nearest neighbours, by least squares in which every neighbour
+(all of them along a periodic axis), divided by the distance between the two. On scattered points
+they are slopes of a plane through the nearest neighbours, by least squares in which every neighbour
 counts as a slope along its own direction. Both are fixed by the mesh and linear in the field, so
 that neighbours and coefficients are found once, before training, and a step only reads them. A
 symmetry that moves a mesh turns its derivatives and leaves their joint norm as it is: the
-coefficients of the mesh as it was given serve the moved one as well.
+coefficients of the original mesh also serve the moved one.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class OnGrid(GradientError):
         self.wraps = wraps
         self.shared = queries.shape[0] == 1
         for axis in self.axes:
-            way = _way(queries.double().unflatten(1, grid), 1 + axis, wraps[axis], periods)
-            rate = torch.where(way > 0, 1 / way.where(way > 0, 1.0), 0.0).to(queries.dtype)
+            gap = _gaps(queries.double().unflatten(1, grid), 1 + axis, wraps[axis], periods)
+            rate = torch.where(gap > 0, 1 / gap.where(gap > 0, 1.0), 0.0).to(queries.dtype)
             self.register_buffer(f"rate{axis}", rate, persistent=False)
 
     def energy(
@@ -158,7 +158,7 @@ class OnPoints(GradientError):
 def gradient_error(
     data: Dataset, spec: Spec, device: torch.device, scale: Tensor | None = None
 ) -> GradientError:
-    """How gradients on these data are compared, with everything that their meshes fix."""
+    """The comparison of gradients on these data, with all that depends on their meshes."""
     first = data[0]
     if first.queries.ndim == 3:
         raise Unsupported(
@@ -198,10 +198,10 @@ def gradient_error(
 def plane_slopes(
     mesh: Float[Tensor, "M E"], periods: tuple[float | None, ...], k: int
 ) -> tuple[Tensor, Float[Tensor, "M k E"]]:
-    """For each point itself and its k - 1 nearest, and the coefficients of its slopes.
+    """For each point, itself and its k - 1 nearest neighbours, and the coefficients of its slopes.
 
-    Points at the very same place tell nothing, and directions that no neighbour lies in have no
-    slope.
+    Points at the very same place are ignored, and there is no slope in directions without a
+    neighbour.
     """
     places = mesh.double().cpu()
     k = min(k, len(places))
@@ -226,7 +226,7 @@ def plane_slopes(
 
 
 def wrapped(apart: Float[Tensor, "*n E"], periods: tuple[float | None, ...]) -> Tensor:
-    """Differences of places, the short way around along periodic coordinates."""
+    """Differences of places; of periodic coordinates the shorter of the two."""
     if not any(periods):
         return apart
     columns = [
@@ -248,7 +248,7 @@ def _meshes(data: Dataset, spec: Spec) -> list[Tensor]:
 def _wraps(
     spec: Spec, grid: tuple[int, ...] | None
 ) -> tuple[tuple[bool, ...], tuple[float | None, ...]]:
-    """Which axes of a grid of queries close upon themselves, and the periods of coordinates."""
+    """Which axes of a grid of queries are periodic, and the periods of coordinates."""
     periods = spec.query_periods
     if spec.geographic:
         wraps, periods = (False,) * len(periods), (None, None, None, *periods[2:])
@@ -261,18 +261,18 @@ def _wraps(
     return (wraps if len(wraps) == axes else (False,) * axes), periods
 
 
-def _way(
+def _gaps(
     places: Float[Tensor, "S *grid E"], axis: int, wraps: bool, periods: tuple[float | None, ...]
 ) -> Tensor:
-    """The way from the point before to the point behind, along the axis and through the point."""
+    """From each point's predecessor to its successor along an axis, through the point itself."""
     ahead = places.roll(-1, axis) - places
     steps = torch.linalg.vector_norm(wrapped(ahead, periods), dim=-1)
-    way = steps + steps.roll(1, axis)
-    return way if wraps else way.narrow(axis, 1, way.shape[axis] - 2)
+    gaps = steps + steps.roll(1, axis)
+    return gaps if wraps else gaps.narrow(axis, 1, gaps.shape[axis] - 2)
 
 
 def _difference(field: Tensor, axis: int, wraps: bool) -> Tensor:
-    """What lies behind less what lies before, at all points or at the inner ones."""
+    """The successor's value less the predecessor's, at all points or at the inner ones."""
     if wraps:
         return field.roll(-1, axis) - field.roll(1, axis)
     inner = field.shape[axis] - 2

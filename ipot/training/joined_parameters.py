@@ -18,7 +18,7 @@ UNIT = 64
 
 
 class Memory:
-    """One tensor that holds parameters, each from an offset of its own."""
+    """One tensor that holds parameters one after the other."""
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self.parameters = list(parameters)
@@ -32,7 +32,7 @@ class Memory:
         self._addresses = [p.data_ptr() for p in self.parameters]
 
     def of(self, vector: Float[Tensor, " n"], parameter: Tensor) -> Tensor:
-        """The part of a vector that is a parameter's."""
+        """The part of a vector that belongs to a parameter."""
         start, _ = self.ranges[parameter]
         return vector[start : start + parameter.numel()].view(parameter.shape)
 
@@ -42,7 +42,7 @@ class Memory:
         return all(p.data_ptr() == address for p, address in where)
 
     def leave(self) -> None:
-        """Move every parameter that is still here to memory of its own, if enough is free."""
+        """Move every parameter back to memory of its own, if enough is free."""
         with suppress(RuntimeError):  # not enough memory: they stay
             for p, address in zip(self.parameters, self._addresses, strict=True):
                 if p.data_ptr() == address:
@@ -52,7 +52,7 @@ class Memory:
 def copies(
     tensors: Sequence[Tensor],
 ) -> tuple[list[Tensor], list[tuple[Tensor, Tensor, int]]]:
-    """Copies that lie as the tensors do: side by side in one memory where those share one.
+    """Copies with the layout of the tensors: side by side in one memory where those are.
 
     Beside them, a vector of each such memory, from the first tensor in it to the last, the vector
     that it was copied from, and how many of the tensors lie there.
@@ -74,7 +74,7 @@ def copies(
 
 
 def alike(parameters: Sequence[Tensor]) -> bool:
-    """True if parameters can lie in one tensor that torch's fused kernel works on."""
+    """True if parameters can be joined to one tensor that torch's fused kernel can update."""
     if not parameters or parameters[0].device.type not in ("cpu", "cuda"):
         return False
     device = parameters[0].device
@@ -99,13 +99,13 @@ def apart(parameters: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
 
 
 def _range(tensor: Tensor) -> tuple[int, int]:
-    """The addresses between which a tensor lies."""
+    """The first and last address of a tensor."""
     start = tensor.data_ptr()
     return start, start + _extent(tensor) * tensor.element_size()
 
 
 def _extent(tensor: Tensor) -> int:
-    """Elements of memory from the first of a tensor to its last."""
+    """How many elements of memory a tensor spans."""
     if not tensor.numel():
         return 0
     return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
@@ -118,7 +118,7 @@ MOST = 36
 
 
 class Joined(NamedTuple):
-    """What an update changes: the parameters, and the optimiser's moments of them."""
+    """What an update changes: the parameters and the optimiser's moments."""
 
     values: Float[Tensor, " n"]
     means: Float[Tensor, " n"]
@@ -126,9 +126,10 @@ class Joined(NamedTuple):
 
 
 class Plan:
-    """The update of those parameters that have gradients, which all have seen `count` steps.
+    """The update of the parameters that have gradients, all after the same `count` of steps.
 
-    Their moments are joined here, and what the optimiser keeps for a parameter is a part of that.
+    Their moments are joined to one tensor, and the optimiser's state for a parameter is a part of
+    it.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class Plan:
         return all(a is b for a, b in zip(parameters, self.parameters, strict=True))
 
     def gather(self) -> Float[Tensor, " n"]:
-        """The gradients as one vector, in the order of their parameters, which all have one."""
+        """The gradients as one vector, in the order of the parameters, which all have one."""
         parts = []
         for p, gap in zip(self.parameters, self._gaps, strict=True):
             assert p.grad is not None
@@ -171,7 +172,7 @@ class Plan:
                 parts.append(gap)
         if not self.by_kernel:
             return torch.cat(parts)
-        # The steps go along, behind the gradients, which costs no launch: programs of our kernel
+        # The steps go along, after the gradients, which costs no launch: programs of our kernel
         # read them there, while others of them count on where the steps are kept.
         joined = torch.cat([*parts, self.steps[:1]])
         self._seen = joined[-1]
@@ -200,7 +201,7 @@ class Plan:
 
 
 class KernelUpdate:
-    """The update of a group by our kernel, which counts its steps too."""
+    """The update of a group by our kernel, which also counts the steps."""
 
     def __init__(
         self, joined: Joined, runs: Sequence[tuple[int, int]], steps: Float[Tensor, " p"]
@@ -217,7 +218,8 @@ class KernelUpdate:
         divisor: Float[Tensor, ""] | None,
         seen: Float[Tensor, ""],
     ) -> None:
-        """Take the step after `seen` others, a count in memory apart from the one that is kept."""
+        """Take the step after `seen` others. That count is another tensor than the one in the
+        state."""
         values, means, squares = self._joined
         counts = (self._steps, seen)
         self._launch(
@@ -226,7 +228,7 @@ class KernelUpdate:
 
 
 class FusedUpdate:
-    """The update of a group by torch's fused kernel, which takes it in shares."""
+    """The update of a group by torch's fused kernel, in pieces of similar size."""
 
     def __init__(
         self, joined: Joined, runs: Sequence[tuple[int, int]], steps: Float[Tensor, " p"]
@@ -270,7 +272,7 @@ def goes_by_kernel(vector: Tensor) -> bool:
 
 
 def _runs(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges, with those that touch each other joined."""
+    """Ranges, with adjacent ones joined."""
     runs: list[tuple[int, int]] = []
     for start, end in ranges:
         if runs and runs[-1][1] == start:
@@ -280,7 +282,7 @@ def _runs(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _cuts(runs: Sequence[tuple[int, int]], most: int) -> Iterator[tuple[int, int]]:
-    """Runs in pieces of much the same size, if possible no more than so many."""
+    """Pieces of similar size of some ranges, at most `most` pieces if possible."""
     total = sum(end - start for start, end in runs)
     whole = max(1, most + 1 - len(runs))  # every run may end in a shorter piece
     size = max(SMALLEST, UNIT * -(-total // (UNIT * whole)))

@@ -41,7 +41,7 @@ class Journal:
             self._board = _tensorboard(path.parent)
 
     def write(self, row: dict[str, Any]) -> None:
-        """Add a row; it outlives the process, and a power cut once `sync` has returned."""
+        """Add a row. It survives the end of the process, and after `sync` a power cut."""
         with self._told():
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
@@ -56,8 +56,8 @@ class Journal:
                 self._board.add_scalars(values, row["step"])
 
     def sync(self) -> None:
-        """Have the disk hold all rows. A checkpoint must not get there before those that it is
-        behind: a run that goes on from it would lack them."""
+        """Write all rows to disk. This must happen before the checkpoint that counts them is
+        written: a run that resumed from it would lack them."""
         if self._unsynced:
             with self._told():
                 files.sync(self.path)
@@ -76,7 +76,8 @@ class Journal:
 
     @contextmanager
     def _optional(self) -> Iterator[None]:
-        """Give TensorBoard up when the disk fails: `metrics.jsonl` holds the same numbers."""
+        """Stop writing for TensorBoard when the disk fails: `metrics.jsonl` has the same
+        numbers."""
         try:
             yield
         except OSError as error:
@@ -88,7 +89,7 @@ class Journal:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a journal; lines that are damaged or cut short are left out, others kept."""
+    """The rows of a journal, without lines that are damaged or cut short."""
     rows = []
     try:
         for line in safe_read.read_lines(path):
@@ -115,7 +116,8 @@ def _is_row(row: Any) -> bool:
 
 
 class Progress:
-    """A line on the screen: redrawn on a terminal, now and then a new one elsewhere."""
+    """Progress as a line that is redrawn on a terminal, and elsewhere as a new line now and
+    then."""
 
     def __init__(self, *, quiet: bool = False, every: float = 10.0) -> None:
         self.quiet, self.every = quiet, every
@@ -123,7 +125,7 @@ class Progress:
         self._last = -1e9
 
     def show(self, text: str, *, last: bool = False) -> None:
-        """Show a state; all but the last may be skipped."""
+        """Show a text; all but the last may be skipped."""
         now = time.monotonic()
         pause = 0.2 if self.live else self.every
         if self.quiet or (not last and now - self._last < pause):
@@ -157,7 +159,7 @@ class Speed:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words."""
+    """A number of seconds in words."""
     seconds = max(0, round(seconds))
     if seconds < 60:
         return f"{seconds} s"
@@ -175,10 +177,10 @@ def _tensorboard(folder: Path) -> Board | None:
 
 
 class Board:
-    """One event file of TensorBoard, which is written before each call returns.
+    """A TensorBoard event file, written before each call returns.
 
-    TensorBoard's own writer leaves this to a thread, which prints a traceback of its own when the
-    disk fails, and tells the caller later or never.
+    TensorBoard's own writer uses a thread, which prints a traceback when the disk fails and tells
+    the caller late or never.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -202,7 +204,7 @@ class Board:
 
 
 def _record(**content: Any) -> bytes:
-    """An event as it lies in a file."""
+    """An event in the format of the file."""
     # Its attributes are made when it is imported.
     from tensorboard.compat.proto.event_pb2 import Event  # pyrefly: ignore[missing-module-attribute]
     from tensorboard.summary.writer.record_writer import RecordWriter

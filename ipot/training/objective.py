@@ -1,4 +1,4 @@
-"""What training minimises, and the error on held-out samples that it is judged by."""
+"""What training minimises, and the error on held-out samples."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ MOST = 128
 
 @runtime_checkable
 class Objective(Protocol):
-    """An object and not a function, because some systems own parameters beside the model's.
+    """A loss. It is an object and not a function because some systems train parameters beside the
+    model's.
 
-    One that changes as training goes on may have a method `follow(count)` besides: it is given,
-    once, the tensor on the device that holds the number of the step. One with parts worth compiling
-    may yield them from a method `regions()`, as a model does. One that minimises another error than
-    the relative L2 may give it, sample by sample, from a method `measure(prediction, batch)`: the
-    best weights are then chosen by it.
+    Optional methods: `follow(count)` is called once with the tensor on the device that holds the
+    number of the step, for a loss that changes during training; `regions()` yields parts worth
+    compiling, as for a model; `measure(prediction, batch)` gives the error of each sample by which
+    the best weights are chosen, if that is not the relative L2.
     """
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
@@ -59,16 +59,16 @@ class RelativeL2:
     """True if queries count by the weights that samples carry."""
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
-        """Nothing of its own."""
+        """No parameters of its own."""
         return ()
 
     @cached_property
     def error(self) -> nn.Module:
-        """The comparison, as a module so that it can be compiled."""
+        """The error, as a module so that it can be compiled."""
         return MeanRelativeL2()
 
     def regions(self) -> Iterator[nn.Module]:
-        """The comparison: a dozen small passes over the fields, which a compiler fuses."""
+        """The error: a dozen small passes over the fields, which a compiler fuses."""
         yield self.error
 
     def __call__(self, model: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
@@ -77,8 +77,8 @@ class RelativeL2:
 
 
 def answered(model: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
-    """What a model answers. One of another shape than the truth is refused: a comparison would
-    stretch an axis of length one without a word."""
+    """The model's answer. A shape other than the truth's is refused: otherwise an axis of length
+    one would be broadcast silently."""
     found, wanted = model(batch), batch.truth.shape
     if found.shape != wanted:
         raise Unsupported(
@@ -111,20 +111,20 @@ class BalancedL2(RelativeL2):
 
     @cached_property
     def error(self) -> nn.Module:
-        """The comparison."""
+        """The error, as a module so that it can be compiled."""
         return MeanRelativeL2(self._scale)
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
-        """Nothing of its own; its scales go where the model is."""
+        """No parameters of its own; the scales are moved to the model's device."""
         self.error.to(next(model.parameters()).device)
         return ()
 
 
 class WithGradients:
-    """A loss and, times a weight, the relative L2 error of gradients in space.
+    """A loss plus a weight times the relative L2 error of gradients in space.
 
-    They are compared in the units, channel sizes and weights of the loss itself. The best weights
-    are chosen as without them.
+    Gradients are compared with the loss's own channel sizes and query weights. The best weights are
+    chosen without them.
     """
 
     def __init__(self, inner: RelativeL2, weight: float, spec: Spec) -> None:
@@ -135,13 +135,13 @@ class WithGradients:
                 setattr(self, name, getattr(inner, name))
 
     def prepare(self, model: nn.Module, data: Dataset) -> Iterable[dict[str, Any]]:
-        """What the loss has; and neighbours in the mesh are looked for, once."""
+        """The loss's own groups. Neighbours in the mesh are searched for, once."""
         device = next(model.parameters()).device
         self.gradients = gradient_error(data, self.spec, device, self.inner.scale)
         return self.inner.prepare(model, data)
 
     def regions(self) -> Iterator[nn.Module]:
-        """Both comparisons."""
+        """The regions of both errors."""
         yield from self.inner.regions()
         if self.gradients is not None:
             yield self.gradients
@@ -165,7 +165,8 @@ class WithGradients:
 
 
 def with_gradients(objective: Objective, weight: float, spec: Spec) -> Objective:
-    """An objective with the error of gradients in it; the same one where their weight is zero."""
+    """An objective with the error of gradients added; the objective itself if their weight is
+    zero."""
     if not weight:
         return objective
     if not isinstance(objective, RelativeL2):
@@ -177,7 +178,8 @@ def with_gradients(objective: Objective, weight: float, spec: Spec) -> Objective
 
 
 class MeanRelativeL2(nn.Module):
-    """The mean over samples of the relative L2 error, of channels in a scale if one is given."""
+    """The mean over samples of the relative L2 error, with channels divided by a scale if one is
+    given."""
 
     scale: Tensor | None
 
@@ -208,7 +210,7 @@ def relative(prediction: Tensor, batch: Batch) -> Tensor:
 
 
 class Validation:
-    """The mean error over held-out samples while training goes on, with one wait for the device.
+    """The mean error over held-out samples during training, with one wait for the device.
 
     With `keep`, ragged samples are sorted by size, collated once, and stay on the device.
     """
@@ -227,7 +229,8 @@ class Validation:
         self._kept: list[Batch] | None = None
 
     def __call__(self, model: Operator) -> float:
-        """The mean over samples; the model is left in the mode that it was in."""
+        """The mean over samples. The model stays in training or evaluation mode, whichever it was
+        in."""
         training = model.training
         model.eval()
         try:
@@ -261,8 +264,8 @@ class Validation:
 
     @torch.inference_mode()
     def _errors(self, model: Operator, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The errors of samples, and the sizes of their targets as the measure counts them: the
-        errors of these beside nothing. On the device."""
+        """The errors of samples and the sizes of their targets, which are the measure's errors of
+        the targets against zero. On the device."""
         truth = batch.truth.double()
         real = truth != 0
         if batch.query_mask is not None:

@@ -1,8 +1,9 @@
 """The optimiser: AdamW over parameters in one tensor, its rate, and the average of weights.
 
-A model has a hundred small parameters. One by one their norms, their clipping and their update are
-a dozen launches, in which the largest parameter keeps one block busy while the others are done. In
-one tensor the gradients are one vector with one norm, and the update is shared out evenly.
+A model has a hundred small parameters. Norms, clipping and update parameter by parameter are a
+dozen launches on a GPU, in which the largest parameter keeps one block busy while the others are
+idle. In one tensor the gradients are one vector with one norm, and the update is distributed
+evenly.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ipot.training.settings import Training
 def make_optimizer(
     model: nn.Module, settings: Training, groups: list, device: torch.device
 ) -> JoinedAdamW:
-    """AdamW, fused into one pass; on a GPU its rate is a tensor so that a graph can read it.
+    """AdamW, fused into one pass. On a GPU its rate is a tensor, so that a CUDA graph can read it.
 
     A group of an objective's own may have a `factor` on the rate of the schedule. The model must be
     on the device: its parameters are joined in one tensor there, where they can be.
@@ -46,7 +47,7 @@ def make_optimizer(
 
 
 def add_penalty(parameters: Iterable[nn.Parameter], weight: float) -> None:
-    """Add the gradient of an L2 penalty to those that are there: Adam's coupled weight decay."""
+    """Add the gradient of an L2 penalty to the gradients: coupled weight decay."""
     held = [(p, p.grad) for p in parameters if p.grad is not None]
     values, grads = [p.detach() for p, _ in held], [grad for _, grad in held]
     # Not in place: a gradient may be a view of another.
@@ -56,7 +57,7 @@ def add_penalty(parameters: Iterable[nn.Parameter], weight: float) -> None:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, base: float) -> None:
-    """Give every group its rate; one that is a tensor is filled, since a graph holds it."""
+    """Set the rate of every group. A tensor is filled in place, since a CUDA graph holds it."""
     for group in optimizer.param_groups:
         rate = base * group.get("factor", 1.0)
         if isinstance(group["lr"], Tensor):
@@ -66,7 +67,7 @@ def set_rate(optimizer: torch.optim.Optimizer, base: float) -> None:
 
 
 class Average:
-    """An exponential average of the weights, with a short memory at first."""
+    """An exponential average of the weights, over few steps at first."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay, self.count = decay, 0
@@ -81,7 +82,7 @@ class Average:
         self._alone = [copy for copy, _ in alone], [vector for _, vector in alone]
 
     def update(self) -> None:
-        """Take in the weights as they are now."""
+        """Update the average with the current weights."""
         self.count += 1
         decay = min(self.decay, self.count / (self.count + 9.0))
         for mean, live in self._joined:  # the gaps between them too, which nobody reads
@@ -100,9 +101,9 @@ class Average:
 class JoinedAdamW(torch.optim.AdamW):
     """Fused AdamW for parameters that lie in one tensor.
 
-    Its state is kept by parameter, as torch does: these tensors are parts of joined ones. So a
-    checkpoint looks as ever, and torch's own `step()` may be taken at any time. Where parameters
-    cannot be joined, or no longer are, `gather` says so by None and there is only that step.
+    Its state is kept by parameter as in torch, as parts of joined tensors. So checkpoints have
+    torch's format, and torch's own `step()` can be taken at any time. If parameters cannot be
+    joined, or no longer are, `gather` returns None and only that step is left.
     """
 
     joined = False
@@ -113,23 +114,24 @@ class JoinedAdamW(torch.optim.AdamW):
     def join(self, beside: Iterable[Tensor] = ()) -> None:
         """Move the parameters into one tensor, if their type and device allow it.
 
-        They must be on their device by now. A parameter that shares its memory with one of the
-        tensors `beside`, or with another parameter, is meant to: then all stay where they are.
+        They must be on their device. If a parameter shares memory with another one or with a tensor
+        in `beside`, that is taken to be on purpose, and none is moved.
         """
         parameters = [p for group in self.param_groups for p in group["params"]]
         self.joined = alike(parameters) and apart(parameters, [*parameters, *beside])
         self._memory = Memory(parameters) if self.joined else None
 
     def part(self) -> None:
-        """Give every parameter memory of its own again: who saves or exports one of them would
-        take along all of them."""
+        """Give every parameter memory of its own again. Otherwise saving or exporting one of them
+        would include all."""
         if self._memory is not None:
             self._memory.leave()
         self.joined, self._memory, self._plan = False, None, None
 
     @torch.no_grad()
     def gather(self) -> Float[Tensor, " n"] | None:
-        """The gradients as one vector, with zeros between them; None for torch's own step.
+        """The gradients as one vector, with zeros between them; None if torch's own step is to be
+        taken.
 
         Which parameters have gradients is seen at the first step. If that changes, or a parameter
         is moved elsewhere, torch's own step is taken from then on.
@@ -145,7 +147,7 @@ class JoinedAdamW(torch.optim.AdamW):
         gradient: Float[Tensor, " n"] | None = None,
         divisor: Float[Tensor, ""] | None = None,
     ) -> float | None:
-        """Update the parameters by what `gather` returned, divided by a number on the device.
+        """Update the parameters with the result of `gather`, divided by a number on the device.
 
         Without a gradient this is torch's own step, by the gradients that the parameters hold.
         """
@@ -164,7 +166,8 @@ class JoinedAdamW(torch.optim.AdamW):
         return None
 
     def _planned(self) -> Plan | None:
-        """The joined update of what has gradients now; None if there can be none."""
+        """The joined update of the parameters that have gradients; None if they cannot be
+        joined."""
         groups = [[p for p in g["params"] if p.grad is not None] for g in self.param_groups]
         found = [p for group in groups for p in group]
         if self._memory is None or not self._memory.intact():
@@ -182,7 +185,7 @@ class JoinedAdamW(torch.optim.AdamW):
 
 
 def _usual(group: dict[str, Any]) -> bool:
-    """True if a group has no setting that the fused kernel does not know."""
+    """True if the fused kernel knows all settings of a group."""
     unusual = ("amsgrad", "maximize", "differentiable")
     plain = all(isinstance(beta, float) for beta in group["betas"])
     return bool(group["fused"]) and plain and not any(group[name] for name in unusual)
@@ -195,7 +198,7 @@ def _dense(parameter: Tensor) -> bool:
 
 
 def _count(state: dict, parameters: Sequence[Tensor]) -> float | None:
-    """The steps that parameters have seen; None if not all have seen the same.
+    """The number of steps that all parameters have taken; None if it is not the same for all.
 
     This waits for the device where there is a state, which is after a resume.
     """

@@ -118,7 +118,7 @@ class Training:
 
 
 def shares(settings: Training) -> list[float]:
-    """The fractions of the input points that a step may see, the largest first."""
+    """The fractions of the input points that a step may take, the largest first."""
     found, least = [settings.points], settings.points_least
     if least is None:
         return found
@@ -148,7 +148,8 @@ START, END = 25.0, 1e4
 
 
 def _cycle(ends: tuple[float, float, float], progress: float, rise: float) -> float:
-    """From the first value to the second over a part of the run, then to the third, by cosines."""
+    """A cosine from the first value to the second over a part of the run, then another to the
+    third."""
     start, top, end = ends
     if progress < rise:
         return top + (start - top) * 0.5 * (1.0 + math.cos(math.pi * progress / rise))
@@ -157,7 +158,7 @@ def _cycle(ends: tuple[float, float, float], progress: float, rise: float) -> fl
 
 
 def refuse_gradients(settings: Training) -> None:
-    """Refuse a loss on gradients where a step does not ask at all queries."""
+    """Refuse a loss on gradients if a step takes only some of the queries."""
     if settings.gradient_loss and settings.queries < 1:
         raise Unsupported(
             f"--training.gradient-loss needs the neighbours of every query, and "

@@ -3,8 +3,8 @@
 A step gathers its batch, predicts, differentiates and updates. Eager runs it as written; compiled
 compiles the model's regions; graph does both and captures the whole step in a CUDA graph, so that
 it costs one launch. The mathematics does not change, and nothing here waits for the device: losses
-are added up there and read now and then. A mode that fails at the first step is undone, and the
-next simpler one is tried.
+are added up there and read now and then. If a mode fails at the first step, what it changed is
+restored and the next simpler one is tried.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _to_stderr(line: str) -> None:
 
 
 class Step:
-    """Runs steps; what they report is kept in a `Ledger` on the device."""
+    """Runs training steps. Losses are kept in a `Ledger` on the device."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Step:
         if settings.grow:
             self._horizons = [*horizons(settings.unroll or len(draws.data[0].times))]
         self.horizon = self._horizons[-1]
-        """How far rollouts go, where that grows; None for all the way."""
+        """The current length of rollouts, if it grows during training; None for the full length."""
         self._graphs: dict[Any, tuple[Draw, Callable[[], None]]] = {}
         self._one: Tensor | None = None
 
@@ -113,7 +113,7 @@ class Step:
             ) from error
 
     def start(self, number: int) -> None:
-        """Say which step comes next, after a resume."""
+        """Set the number of the next step, after a resume."""
         self.ledger.count.fill_(number)
 
     @property
@@ -129,8 +129,8 @@ class Step:
         return self.ledger.read()
 
     def close(self) -> None:
-        """Leave the model as it came: with parameters apart, without what was kept for captured
-        steps, and without the wrapper that synchronises gradients, which must not outlive its
+        """Leave the model as it was given: parameters in memory of their own, nothing kept for
+        captured steps, and no wrapper that synchronises gradients, which must not outlive its
         processes."""
         self._graphs.clear()
         self.fixed.release()
@@ -140,7 +140,8 @@ class Step:
             self.model = self.model.module
 
     def _first(self, work: Draw | Batch) -> None:
-        """The first step, in the best mode that works; failed ones leave the weights as before."""
+        """Run the first step in the best mode that works; modes that fail leave the weights
+        unchanged."""
         tries, self._attempts = self._attempts, []
         if len(tries) == 1 and tries[0][0] == "eager":
             self.mode = "eager"
@@ -196,7 +197,7 @@ class Step:
     def _capture(self) -> None:
         """Record a graph for each size of a batch.
 
-        They share a pool of memory: each writes all that it reads, and no two run at once.
+        The graphs share a pool of memory: each writes all that it reads, and no two run at once.
         """
         pool, wanted = torch.cuda.graph_pool_handle(), self.horizon
         for example, length in product(self.draws.examples(), self._horizons):
@@ -244,7 +245,7 @@ class Step:
         self._update(loss.detach())
 
     def _update(self, loss: Tensor) -> None:
-        """Note the loss, and move the weights along the gradients that are there."""
+        """Record the loss, and update the weights by their gradients."""
         clips = self.settings.clip is not None
         if self.settings.decay == "coupled":
             # The model's alone: what an objective owns says itself how it decays.
@@ -275,7 +276,8 @@ class Step:
 
 
 def small_regions(model: Operator, objective: Objective, draws: Draws) -> Iterator[nn.Module]:
-    """Small parts around a model's regions: the gather, the scales, the loss."""
+    """Small modules around a model's regions that are compiled too: the gather, the scales, the
+    loss."""
     yield from draws.passes()
     yield from passes(model)
     yield from getattr(objective, "regions", list)()
@@ -289,8 +291,8 @@ def _in_a_line(error: Exception) -> str:
 
 @contextmanager
 def _sizes_apart() -> Iterator[None]:
-    """Keep the compiler from identifying sizes that are equal by chance, say of points and queries:
-    in another batch they differ, and it would compile again."""
+    """Keep the compiler from treating sizes as one that are equal by chance, such as those of
+    points and queries: in another batch they differ, and it would compile again."""
     before, tracing.use_duck_shape = tracing.use_duck_shape, False
     try:
         yield
@@ -300,8 +302,8 @@ def _sizes_apart() -> Iterator[None]:
 
 @contextmanager
 def fast_products() -> Iterator[None]:
-    """While training, let float32 products use the GPU's matrix units, and let convolutions take
-    the way that is quickest for their sizes, which is found out at the first step."""
+    """During training, let float32 products use the GPU's matrix units, and let cuDNN choose the
+    fastest convolution for each size, which it tries out at the first step."""
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
@@ -327,10 +329,10 @@ class Ledger(nn.Module):
         self.register_buffer("fault", torch.full((), -1, device=device, dtype=torch.long))
 
     def forward(self, loss: Float[Tensor, ""], gradient: Float[Tensor, " n"]) -> Float[Tensor, ""]:
-        """Take in a step, and return what its gradients are to be divided by, to clip them.
+        """Record a step, and return the number by which its gradients are divided to clip them.
 
-        Of the gradient only the norm matters: it may be given as the norms of its parts. It says
-        whether an update is finite, also where the loss itself still is.
+        `gradient` may also be the norms of its parts, since only its norm is used. An infinite norm
+        is a fault even if the loss is still finite.
         """
         norm = torch.linalg.vector_norm(gradient)
         self.loss_sum += loss
@@ -356,8 +358,8 @@ WARM_UP = 3
 
 
 class Snapshot:
-    """Tensors and an optimiser's state as they are now, to be put back in place: a captured graph
-    holds the addresses."""
+    """A copy of tensors and of an optimiser's state, to be restored in place: a captured graph
+    holds their addresses."""
 
     def __init__(self, tensors: Iterable[Tensor], optimizer: torch.optim.Optimizer) -> None:
         self.tensors, self.optimizer = [t.detach() for t in tensors], optimizer
@@ -368,7 +370,8 @@ class Snapshot:
         }
 
     def restore(self) -> None:
-        """Put everything back. A state that was not there yet is all zeros, as it starts."""
+        """Restore everything. State that was created since then is set to zero, its initial
+        value."""
         for tensor, kept in zip(self.tensors, self.kept, strict=True):
             tensor.copy_(kept)
         for p, entries in self.optimizer.state.items():

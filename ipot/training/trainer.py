@@ -60,7 +60,8 @@ def train(
 ) -> Result:
     """Train a model, leaving its best and last weights in the run folder.
 
-    A folder that holds a checkpoint is continued from it, and ends as if it had never stopped.
+    If the folder holds a checkpoint, training continues from it and ends as if it had never
+    stopped.
     """
     trainer = Trainer(
         model, data, validation, settings, run, device, objective or RelativeL2(), world or World()
@@ -69,7 +70,7 @@ def train(
 
 
 class Trainer:
-    """The state of a run; `train` is the way in."""
+    """The training loop of one run; most callers use `train`."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class Trainer:
         return self.state.step // self.draws.steps_per_epoch
 
     def run(self, progress: Progress) -> Result:
-        """Go on to the end."""
+        """Train from the last checkpoint, if any, to the end."""
         self._screen = progress
         for line in self._unsaid:
             self._say(line)
@@ -148,7 +149,7 @@ class Trainer:
             self.best.flush()
 
     def _say(self, line: str) -> None:
-        """Tell what the user should know, as soon as there is somebody to tell."""
+        """Show the user a line; before `run` has a screen it is kept for later."""
         if self._screen is None:
             self._unsaid.append(line)
         else:
@@ -174,7 +175,7 @@ class Trainer:
                 if self.average:
                     self.average.update()
                 if fresh:
-                    # Compiling and capturing are not training: the clock starts behind them.
+                    # Compiling and capturing are not training: the clock starts after them.
                     synchronize(self.device)
                     self._setup = time.monotonic() - began - state.seconds
                     began, fresh = began + self._setup, False
@@ -184,7 +185,7 @@ class Trainer:
                 if ended:
                     self._end_epoch(journal, watch)
                     state.seconds = self._clock(began)
-                # Behind the end of an epoch, which would otherwise be lost.
+                # After the end of an epoch, which would otherwise be lost.
                 if self._agree(caught.number is not None, ended):
                     self._save()
                     raise Stopped(caught.number or signal.SIGTERM, self.folder)
@@ -196,7 +197,7 @@ class Trainer:
             if state.step == first:  # there was nothing left to do
                 self._validate()
             elif self._validated != state.step:
-                # Time may have run out behind the last line too, which then was not validated.
+                # Time may have run out after the last line, whose epoch was then not validated.
                 self._end_epoch(journal, watch, force=True)
             state.seconds = self._clock(began)
             self._save()
@@ -219,18 +220,19 @@ class Trainer:
             raise OutOfMemory(f"{error} The last checkpoint is kept.") from error
 
     def _clock(self, began: float) -> float:
-        """Seconds of the run. Where they drive the schedule, all processes must read the same."""
+        """Seconds of the run. If the schedule depends on them, all processes get the same
+        number."""
         seconds = time.monotonic() - began
         return seconds if self.settings.minutes is None else self.world.mean(seconds)
 
     def _agree(self, wish: bool, ended: bool) -> bool:
-        """True if any process wishes it; several processes only talk now and then."""
+        """True if any process wishes it. Several processes communicate only now and then."""
         if self.world.size > 1 and not ended and self.state.step % TALK_EVERY:
             return False
         return self.world.any(wish)
 
     def _batches(self) -> Iterator[Draw | Batch]:
-        """What each step works on, from the next step on."""
+        """What the next step and all steps after it work on: draws, or batches."""
         first = self.state.step
         if self.data.resident:
             yield from ahead(self.draws, first, self.device)
@@ -261,7 +263,7 @@ class Trainer:
         return learning_rate(self.settings, epoch=epoch, progress=self._progress())
 
     def _end_epoch(self, journal: Journal | None, watch: Speed, *, force: bool = False) -> None:
-        """Read the losses, check them, validate where it is time, write it down."""
+        """Read and check the losses, validate if it is time, and write a row of the journal."""
         total, fault = self._read()
         if fault >= 0:
             epoch = fault // self.draws.steps_per_epoch + 1
@@ -297,7 +299,8 @@ class Trainer:
         return share >= 60 * self.settings.minutes / VALIDATIONS
 
     def _validate(self) -> float:
-        """The error on the validation samples, and the best weights kept."""
+        """Compute the error on the validation samples, and keep the weights if they are the
+        best."""
         if self.average:
             self.average.swap()
         # Other sizes than training's: compiling for them would cost more than it saves.
@@ -323,7 +326,8 @@ class Trainer:
         return error
 
     def _read(self) -> tuple[float, int]:
-        """Losses since the last reading and the first faulty step, the same in all processes."""
+        """The losses since the last reading and the first faulty step, combined over all
+        processes."""
         total, fault = self.step.read()
         return self.world.mean(total), self.world.earliest(fault)
 
@@ -333,7 +337,7 @@ class Trainer:
         self.step.loss_sum.fill_(total)
         if fault >= 0 or not self.world.first:
             return
-        # All that the checkpoint is behind is on disk before it: a power cut between two of these
+        # All that the checkpoint counts is on disk before it: a power cut between two of these
         # leaves the checkpoint before, from which the same follows again.
         if self._journal is not None:
             self._journal.sync()
@@ -377,14 +381,14 @@ class Trainer:
 
 
 class CaughtSignal:
-    """The first signal that came, if any."""
+    """The first signal that was caught, if any."""
 
     number: int | None = None
 
 
 @contextmanager
 def signals_caught() -> Iterator[CaughtSignal]:
-    """Note SIGINT and SIGTERM, to be looked at between two steps, instead of dying within one."""
+    """Record SIGINT and SIGTERM instead of ending within a step; the loop checks between steps."""
     caught = CaughtSignal()
 
     def remember(number: int, frame: Any) -> None:

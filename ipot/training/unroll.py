@@ -1,4 +1,4 @@
-"""Trajectories cut into pieces: teacher forcing, and everything between it and whole rollouts."""
+"""Trajectories cut into pieces: from teacher forcing (pieces of one step) to whole rollouts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def pieces(batch: Batch, spec: Spec, steps: int, chosen: Int[Tensor, " P"] | Non
     """A batch of P pieces for each sample, (B P) in all, that start from true frames.
 
     The frames that a piece starts from are the inputs, or targets of the steps before it; channels
-    behind the past frames stay. `chosen` are the numbers of the pieces, all of them unless said;
-    what is left of a trajectory behind the last whole piece is not used. With as many steps as the
-    batch has times, it comes back as it is.
+    after the past frames stay. `chosen` are the numbers of the pieces, by default all; what is left
+    of a trajectory after the last whole piece is not used. If `steps` are all of the batch's times,
+    the batch is returned as it is.
     """
     times, frame = len(batch.times), len(spec.outputs)
     if steps == times:
@@ -34,7 +34,7 @@ def pieces(batch: Batch, spec: Spec, steps: int, chosen: Int[Tensor, " P"] | Non
     frames = torch.cat([past, batch.truth.to(past.dtype)], 1)
     if chosen is None:
         chosen = torch.arange(times // steps, device=device)
-    # Piece p sees frames p k ... p k + h - 1 and is asked for the k behind them.
+    # Piece p sees frames p k ... p k + h - 1 and is asked for the next k.
     window = steps * chosen[:, None] + torch.arange(history + steps, device=device)
     cut, count = frames[:, window], len(chosen)
     values = cut[:, :, :history].transpose(2, 3).flatten(3).flatten(0, 1)
@@ -63,7 +63,7 @@ def pieces(batch: Batch, spec: Spec, steps: int, chosen: Int[Tensor, " P"] | Non
 
 
 def horizons(steps: int) -> list[int]:
-    """The lengths that a growing rollout has: doubled again and again, and the whole at last."""
+    """The lengths of a growing rollout: doubled again and again, and finally the full length."""
     found = [1]
     while 2 * found[-1] < steps:
         found.append(2 * found[-1])
@@ -71,18 +71,18 @@ def horizons(steps: int) -> list[int]:
 
 
 def horizon(steps: int, progress: float, grow: float) -> int:
-    """The steps of a rollout at a progress in [0, 1] through a run, of which it grows over a part.
+    """The steps of a rollout at a progress in [0, 1] through a run; it grows over the part `grow`.
 
-    All lengths but the whole have the same share of that part.
+    All lengths but the full one have the same share of that part.
     """
-    ways = horizons(steps)
+    lengths = horizons(steps)
     if progress >= grow:
         return steps
-    return ways[int(progress / grow * (len(ways) - 1))]
+    return lengths[int(progress / grow * (len(lengths) - 1))]
 
 
 def first_steps(batch: Batch, steps: int) -> Batch:
-    """The batch as far as its first steps."""
+    """The batch with its first steps only."""
     if steps >= len(batch.times):
         return batch
     queries = batch.queries[:, :steps] if batch.queries.ndim == 4 else batch.queries
@@ -92,7 +92,7 @@ def first_steps(batch: Batch, steps: int) -> Batch:
 
 
 def examine(data: Dataset, spec: Spec, steps: int) -> None:
-    """Refuse trajectories that cannot be cut into pieces, before any time is spent on them."""
+    """Refuse trajectories that cannot be cut into pieces, before training starts."""
     first = collate([data[0]])
     pieces(first, spec, steps)
     if steps < len(first.times) and not torch.equal(first.points, first.queries):
@@ -103,7 +103,7 @@ def examine(data: Dataset, spec: Spec, steps: int) -> None:
 
 
 def refuse_growth(model: Operator, settings: Training) -> None:
-    """Refuse rollouts that grow where there are none, or where a system has its own objective."""
+    """Refuse growing rollouts for steady problems, and for systems with their own objective."""
     spec = model.spec
     if spec.steps == 1 or settings.unroll == 1:
         said = "training.unroll is 1" if spec.steps > 1 else f"{spec.name} has one step"
@@ -134,7 +134,7 @@ def _refuse(batch: Batch, spec: Spec, steps: int) -> None:
 
 
 def _edges(batch: Batch, count: int) -> Tensor | None:
-    """Edges are numbered over the rows of the whole batch, which now has more samples."""
+    """The edges repeated for every piece, numbered over the rows of the larger batch."""
     if batch.edges is None:
         return None
     rows = batch.values.shape[1]

@@ -554,7 +554,11 @@ def test_what_is_compiled_of_models_of_other_layers():
     assert list(regions(accelerate(fno))) == []  # it answers in one step
     transolver = CASES["grid"]().build("transolver", {})
     assert list(regions(transolver)) == list(transolver.inner.blocks)
-    assert list(regions(CASES["grid"]().build("dino", {}))) == []
+    flare = accelerate(CASES["grid"]().build("flare", {}))
+    assert list(regions(flare)) == list(flare.inner.blocks)
+    lrsa = accelerate(CASES["grid"]().build("lrsa", {}))
+    assert list(regions(lrsa)) == [block.feed_forward for block in lrsa.inner.blocks]
+    assert list(regions(CASES["film"]().build("dino", {}))) == []
     assert list(regions(CASES["grid"]().build("oformer", {}))) == []
 
 

@@ -6,8 +6,8 @@ import torch
 
 from ipot.accelerate import accelerate
 from ipot.accelerate.fixed_mesh import FixedMesh
-from ipot.accelerate.lattice_streaming import StreamedLattice
 from ipot.accelerate.layers.lattice import QuickPlaces, QuickToPlaces, one_input_each, only_one
+from ipot.accelerate.operators import StreamedLattice
 from ipot.data.statistics import Statistics
 from ipot.evaluation.predict import predict
 from ipot.models._wrappers import wrap
@@ -84,7 +84,7 @@ def test_in_chunks_as_at_once(case, monkeypatch):
 
 def test_very_many_are_heard_in_chunks_without_asking(monkeypatch):
     monkeypatch.setattr("ipot.accelerate.chunks.STREAMED_ON_CPU", 100)
-    monkeypatch.setattr("ipot.accelerate.lattice_streaming.ROWS_AT_ONCE", {"cpu": 40, "cuda": 40})
+    monkeypatch.setattr("ipot.accelerate.operators.LATTICE_ROWS", {"cpu": 40, "cuda": 40})
     model, question = build(), batch()
     quick = accelerate(model).inner
     assert isinstance(quick, StreamedLattice)

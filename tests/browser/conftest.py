@@ -23,7 +23,7 @@ from visit import Visit
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none")
 ROOT = Path(__file__).parents[2]
-SAMPLED = ("airfoil", "elasticity", "plasticity")
+SAMPLED = (*("airfoil", "burgers", "elasticity", "navier_stokes", "plasticity", "shallow_water"),)
 """Problems whose small models come with samples."""
 
 

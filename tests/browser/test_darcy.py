@@ -18,7 +18,7 @@ def test_it_opens_with_an_answer(page, same):
     assert found["prediction"].shape == (1, 4096, 1)
     assert set(np.unique(found["values"])) == {3.0, 12.0}
     assert re.match(
-        r"[\d.]+ m?s on the server for 4,096 places", page.page.locator(".time").text_content()
+        r"[\d.]+\sm?s on the server for 4,096 places", page.page.locator(".time").text_content()
     )
 
 

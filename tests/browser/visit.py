@@ -147,7 +147,11 @@ class Visit:
         canvas = self.figure(title)
         found = canvas.evaluate(
             f"(canvas) => {{ {PASSING} const {{ width, height }} = canvas;"
-            "const all = canvas.getContext('2d').getImageData(0, 0, width, height);"
+            # A canvas that is read more than once is warned of.
+            "const copy = new OffscreenCanvas(width, height);"
+            "const context = copy.getContext('2d');"
+            "context.drawImage(canvas, 0, 0);"
+            "const all = context.getImageData(0, 0, width, height);"
             "return { width, height, data: passing(all.data) }; }"
         )
         return _unpacked(found["data"]).reshape(found["height"], found["width"], 4)

@@ -141,6 +141,21 @@ def test_generate(tmp_path, capsys):
     assert "samples/s" in capsys.readouterr().out
 
 
+def test_serve(tmp_path, capsys):
+    found = measured(tmp_path, "serve", "--points", "50", "--clients", "3")
+    assert [row["kind"] for row in found["rows"]] == ["one client", "3 clients"]
+    for row, clients, told in zip(found["rows"], (1, 3), found["summary"]["clients"], strict=True):
+        assert row["ms"] > 0
+        assert (row["points"], row["queries"]) == (50, 50)
+        assert (told["clients"], told["answers"]) == (clients, clients)
+        assert told["refused"] == told["failed"] == 0
+        assert min(told["resident_bytes"]) > 1e7
+    assert found["rows"][1]["ratio"] == found["rows"][1]["ms"] / found["rows"][0]["ms"]
+    out = capsys.readouterr().out
+    assert "÷ alone" in out
+    assert "3 clients: 0 refused, 0 failed" in out
+
+
 def test_a_table_of_reasons_is_a_failure(fails, monkeypatch):
     lost = [Row(problem="darcy", version="ours", reason="out of memory")]
     monkeypatch.setattr(bench.infer, "measure_inference", lambda *args, **keys: lost)
@@ -198,6 +213,8 @@ def idle(monkeypatch):
         (1, "there is no folder", ["infer", "--out", "nowhere/a.json"]),
         (1, "is a folder", ["infer", "--out", "."]),
         (1, "era5 is measured", ["generate", "era5"]),
+        (1, "--clients must lie in 1 to 500, got 0", ["serve", "--clients", "0"]),
+        (1, "--points must be a whole number", ["serve", "--points", "0"]),
         (1, "--count must lie in", ["generate", "darcy", "--count", "0"]),
     ],
 )

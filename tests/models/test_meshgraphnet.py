@@ -144,7 +144,7 @@ def test_a_grid_is_the_mesh_of_its_edges(periods):
     real = torch.ones_like(index, dtype=torch.bool) if real is None else real
     edges = torch.stack([index[real], nodes[real]])
     meshes = [dataclasses.replace(s, grid=None, query_grid=None, edges=edges) for s in samples]
-    assert [model.kind(s) for s in (samples[0], meshes[0])] == ["grid", "mesh"]
+    assert [model.edges_from(s) for s in (samples[0], meshes[0])] == ["grid", "mesh"]
     got, expected = model(collate(meshes)), model(collate(samples))
     torch.testing.assert_close(got, expected, atol=1e-12, rtol=0)
 

@@ -141,8 +141,8 @@ def test_more_neighbours_than_there_are_points_are_all_of_them():
 def test_the_way_is_the_shorter_one_and_counts_in_boxes():
     space = Space(((0.0, 2.0), (0.0, 1.0), (-1.0, 1.0)), (2.0, None, 4.0))
     start, end = space(torch.tensor([[0.2, 0.1, -0.9], [1.8, 0.9, 0.9]]))
-    torch.testing.assert_close(space.way(start, end), torch.tensor([-0.2, 0.8, 0.9]))
-    torch.testing.assert_close(space.way(end, start), torch.tensor([0.2, -0.8, -0.9]))
+    torch.testing.assert_close(space.displacement(start, end), torch.tensor([-0.2, 0.8, 0.9]))
+    torch.testing.assert_close(space.displacement(end, start), torch.tensor([0.2, -0.8, -0.9]))
 
 
 def test_edges_go_both_ways_once_and_never_to_themselves():

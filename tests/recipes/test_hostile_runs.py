@@ -14,9 +14,8 @@ import ipot
 from ipot.data.store import Store
 from ipot.errors import IpotError, RunError
 from ipot.models import _shapes
-from ipot.recipes import sizes
 from ipot.recipes.compare_table import read_test
-from ipot.recipes.experiment import build, build_model, experiment
+from ipot.recipes.experiment import build, build_model, experiment, refuse_sizes
 from ipot.recipes.running import ended, restore, resume, run
 from ipot.run_folder import Run
 from ipot.training import journal
@@ -134,7 +133,7 @@ def test_data_that_no_memory_holds(tmp_path, part, changes, message):
 
 def test_limits_are_no_harm_to_what_there_is():
     for name in ("burgers", "darcy", "navier_stokes", "shallow_water", "era5"):
-        sizes.refuse_sizes(experiment(name))
+        refuse_sizes(experiment(name))
 
 
 # Files.

@@ -17,8 +17,7 @@ from ipot.models import transformer
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
 from ipot.recipes.experiment import able, build, build_model, experiment
-from ipot.recipes.running import restore, resume, run
-from ipot.recipes.sizes import refuse_subsets
+from ipot.recipes.running import refuse_subsets, restore, resume, run
 from ipot.samples import collate
 from ipot.spec import Need, Spec
 from ipot.training import checkpoint

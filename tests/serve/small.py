@@ -21,7 +21,7 @@ PROBLEMS = {
     "elasticity": {},
     "navier_stokes": {"size": 16, "resolution": 8, "steps": 3},
     "plasticity": {"size": 21, "mass_scaling": 100.0},
-    "shallow_water": {"resolution": 8, "steps": 3},
+    "shallow_water": {"size": 16, "resolution": 8, "steps": 3, "t_start": 2, "hours": 8},
     "sst": {"steps": 4},
 }
 """Settings that make a problem small."""

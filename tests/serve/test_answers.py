@@ -106,6 +106,8 @@ def test_facts(client):
     found = client.get("/v1/models/darcy").json
     assert (found["problem"], found["solver"], found["samples"]) == ("darcy", True, 3)
     assert found["spec"]["shape"] == [17, 17]
+    assert found["settings"] == {"size": 33, "resolution": 17, **found["settings"]}
+    assert "files" not in found["settings"]
 
 
 def test_the_list_of_models(client, served):

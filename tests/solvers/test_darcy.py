@@ -163,3 +163,14 @@ def test_reproduces_the_public_file(public_file):
     solution = darcy.solve(a, tolerance=1e-6)[:, ::16, ::16]
     error = (solution - truth).flatten(1).norm(dim=1) / truth.flatten(1).norm(dim=1)
     assert error.mean() < 0.03
+
+
+@pytest.mark.parametrize("points", [8, 13])
+def test_sine_matrix_diagonalises_the_cell_centred_laplacian(points):
+    laplacian = 2 * torch.eye(points) - torch.diag(torch.ones(points - 1), 1)
+    laplacian -= torch.diag(torch.ones(points - 1), -1)
+    laplacian[0, 0] = laplacian[-1, -1] = 3  # the wall is half a cell away
+    basis = darcy.sine_matrix(points)
+    eigenvalue = 4 * torch.sin(torch.pi * torch.arange(1, points + 1).double() / (2 * points)) ** 2
+    torch.testing.assert_close(basis.mT @ basis, torch.eye(points).double())
+    torch.testing.assert_close(basis.mT @ laplacian.double() @ basis, torch.diag(eigenvalue))

@@ -190,3 +190,9 @@ def test_torus_draws_have_the_variance_of_the_series():
     variance = SQUARE["sigma"] ** 2 * (np.sum(series**-2.5) - 49**-2.5)
     # A field has some eight strong modes of each kind: 400 fields know their variance to 3 %.
     assert field.var().item() == pytest.approx(variance, rel=0.1)
+
+
+@pytest.mark.parametrize("points", [8, 13])
+def test_cosine_matrix_is_orthonormal(points):
+    basis = random_fields.cosine_matrix(points, points)
+    torch.testing.assert_close(basis.mT @ basis, points * torch.eye(points).double())

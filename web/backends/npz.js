@@ -91,8 +91,8 @@ function readNpy(bytes, name) {
 }
 
 function npy(data, shape) {
-  const kind = data instanceof Float64Array ? "<f8" : "<f4";
-  const numbers = data instanceof Float64Array ? data : Float32Array.from(data);
+  const kind = data instanceof Float64Array ? "<f8" : data instanceof Int32Array ? "<i4" : "<f4";
+  const numbers = kind === "<f4" ? Float32Array.from(data) : data;
   const axes = shape.length === 1 ? `${shape[0]},` : shape.join(", ");
   let header = `{'descr': '${kind}', 'fortran_order': False, 'shape': (${axes}), }`;
   header = `${header.padEnd(Math.ceil((header.length + 11) / 64) * 64 - 11)}\n`;

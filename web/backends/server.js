@@ -93,7 +93,8 @@ function path(name) {
 
 function scalar(value) {
   const list = Array.isArray(value) ? value : [value];
-  return { data: Float64Array.from(list), shape: Array.isArray(value) ? [list.length] : [] };
+  const Numbers = list.every(Number.isInteger) ? Int32Array : Float64Array;
+  return { data: Numbers.from(list), shape: Array.isArray(value) ? [list.length] : [] };
 }
 
 async function bytes(response) {

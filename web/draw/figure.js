@@ -119,6 +119,21 @@ class Painter {
     }
   }
 
+  /** A square picture of pixels as the disc of radius one around the origin, over `ground`. */
+  disc({ pixels, size, ground }) {
+    const { context } = this;
+    const [left, top] = [this.x(-1), this.y(1)];
+    const across = this.x(1) - left;
+    context.save();
+    context.beginPath();
+    context.arc(this.x(0), this.y(0), across / 2, 0, 2 * Math.PI);
+    context.fillStyle = ground;
+    context.fill();
+    context.clip();
+    this.#put(pixels, size, size, left, top, across, across, true);
+    context.restore();
+  }
+
   #put(pixels, width, height, left, top, wide, high, smooth) {
     const image = document.createElement("canvas");
     [image.width, image.height] = [width, height];
@@ -134,11 +149,14 @@ class Painter {
  *  - `pointing({down, move, up, hover, step})`: each is called with a place [x, y] in the data. With
  *    the keys, arrows move a cross by `step`, and space or enter holds and lets go. `down` may
  *    answer `false`: then the stroke is not taken, and with `scrolls` a finger moves the page.
+ *    `arrow([right, up])` may use an arrow for something else, and then answers `true`.
+ *  - `axes({ x, y })`: lines at some numbers of each axis, and the numbers beside the picture.
+ *  - `keys([[text, colour, dash], ...])`: what the lines of a chart are; colours are names of the theme.
  *  - `reading(value)`: `value([x, y])` is the text of what is there, which is shown below.
  *  - `caption(text)`: the line below.
  *
- *  `large` has the whole width of a narrow page; `aspect` is its width over its height where that is
- *  not the box's own. */
+ *  `large` has the whole width of a narrow page, `wide` of any; `aspect` is its width over its height
+ *  where that is not the box's own. */
 export class Figure {
   #draw = () => {};
   #scale = null;
@@ -146,17 +164,28 @@ export class Figure {
   #holding = false;
   #box;
   #reading = null;
+  #axes = null;
+  #marks = element("div", { class: "marks" });
 
-  constructor({ title, box = [[0, 1], [0, 1]], label = title, large = false, aspect = null }) {
+  constructor({
+    title,
+    box = [[0, 1], [0, 1]],
+    label = title,
+    large = false,
+    wide = false,
+    aspect = null,
+  }) {
     this.#box = box;
     this.aspect = aspect;
     this.canvas = element("canvas", { role: "img", "aria-label": label, tabindex: 0 });
     this.title = element("figcaption", {}, title);
     this.bar = element("div", { class: "bar", hidden: true });
     this.note = element("p", { class: "caption" });
-    const frame = element("div", { class: "frame" }, this.canvas);
-    const parts = [this.title, frame, this.bar, this.note];
-    this.element = element("figure", { class: large && "large" }, ...parts);
+    this.legend = element("p", { class: "keys", hidden: true });
+    this.frame = element("div", { class: "frame" }, this.canvas);
+    const parts = [this.title, this.frame, this.bar, this.legend, this.note];
+    const kind = wide ? "wide" : large && "large";
+    this.element = element("figure", { class: kind }, ...parts);
     this.box = box;
     this.canvas.addEventListener("pointermove", (event) => this.#read(this.#place(event)));
     this.canvas.addEventListener("pointerleave", () => this.#read(null));
@@ -190,6 +219,34 @@ export class Figure {
     this.#reading = value;
   }
 
+  axes({ x = [], y = [] }) {
+    this.#axes = { x, y };
+    this.frame.classList.add("measured");
+    if (!this.#marks.isConnected) this.frame.append(this.#marks);
+    const mark = (axis, side, value) => {
+      const [low, high] = this.#box[axis];
+      const text = element("span", { class: side, "aria-hidden": "true" }, shortNumber(value));
+      text.style[side] = `${(100 * (value - low)) / (high - low)}%`;
+      return text;
+    };
+    this.#marks.replaceChildren(
+      ...x.map((value) => mark(0, "left", value)),
+      ...y.map((value) => mark(1, "bottom", value)),
+    );
+  }
+
+  keys(lines) {
+    this.legend.hidden = !lines.length;
+    this.legend.replaceChildren(
+      ...lines.map(([text, colour, dash = "solid"]) => {
+        const sign = element("i", {});
+        sign.style.borderTopColor = `var(--${colour})`;
+        sign.style.borderTopStyle = dash;
+        return element("span", {}, sign, text);
+      }),
+    );
+  }
+
   redraw() {
     const { canvas } = this;
     const width = canvas.clientWidth;
@@ -204,6 +261,7 @@ export class Figure {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     const painter = new Painter(context, this.#box, width, height, ratio, themeColours());
+    this.#drawAxes(painter);
     this.#draw(painter);
     if (this.#cursor) this.#cross(painter);
   }
@@ -213,6 +271,7 @@ export class Figure {
     move = () => {},
     up = () => {},
     hover = () => {},
+    arrow = () => false,
     step = 0.02,
     scrolls = false,
   }) {
@@ -245,7 +304,7 @@ export class Figure {
     canvas.addEventListener("pointerup", end);
     canvas.addEventListener("pointercancel", end);
     canvas.addEventListener("pointerleave", (event) => held || hover(null, event));
-    canvas.addEventListener("keydown", (event) => this.#key(event, { down, move, up, step }));
+    canvas.addEventListener("keydown", (event) => this.#key(event, { down, move, up, arrow, step }));
     canvas.addEventListener("blur", () => {
       if (this.#holding) up(this.#cursor);
       this.#holding = false;
@@ -254,10 +313,12 @@ export class Figure {
     });
   }
 
-  #key(event, { down, move, up, step }) {
+  #key(event, { down, move, up, arrow, step }) {
     const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
     const centre = this.#box.map(([low, high]) => (low + high) / 2);
-    if (event.key in moves) {
+    if (event.key in moves && !this.#holding && arrow(moves[event.key])) {
+      this.#cursor = null;
+    } else if (event.key in moves) {
       const far = event.shiftKey ? 5 * step : step;
       this.#cursor = (this.#cursor ?? centre).map((x, axis) => {
         const [low, high] = this.#box[axis];
@@ -303,6 +364,14 @@ export class Figure {
     context.stroke();
   }
 
+  #drawAxes(painter) {
+    if (!this.#axes) return;
+    const [[left, right], [bottom, top]] = this.#box;
+    const colour = painter.colours.faint;
+    for (const x of this.#axes.x) painter.line({ points: [x, bottom, x, top], width: 1, colour });
+    for (const y of this.#axes.y) painter.line({ points: [left, y, right, y], width: 1, colour });
+  }
+
   #showBar(scale) {
     this.#scale = scale;
     this.bar.hidden = !scale;
@@ -330,6 +399,8 @@ function themeColours() {
     paper: of("--paper"),
     panel: of("--panel"),
     accent: of("--accent"),
+    warm: of("--warm"),
+    soft: of("--soft"),
     faint: of("--line"),
   };
 }

@@ -7,6 +7,27 @@ export function circlePoints(n) {
   return Float32Array.from({ length: n }, (_, i) => i / n);
 }
 
+/** Spectra of the training: σ and γ of u = Σ s_k (ξ_k cos 2πkx + η_k sin 2πkx), with
+ *  s_k = √2 σ ((2πk)² + τ²)^(-γ/2). */
+const SPECTRA = { file: [625, 4], paper: [25, 2] };
+const TAU = 5;
+
+/** A draw from the distribution of the training, at n points. `normal` draws numbers. */
+export function randomCurve(n, normal, convention = "file") {
+  const [sigma, gamma] = SPECTRA[convention] ?? SPECTRA.file;
+  const curve = new Float32Array(n);
+  for (let k = 1; k <= Math.min(512, Math.floor((n - 1) / 2)); k++) {
+    const frequency = 2 * Math.PI * k;
+    const size = Math.SQRT2 * sigma * (frequency ** 2 + TAU ** 2) ** (-gamma / 2);
+    const [xi, eta] = [size * normal(), size * normal()];
+    for (let i = 0; i < n; i++) {
+      const angle = (frequency * i) / n;
+      curve[i] += xi * Math.cos(angle) + eta * Math.sin(angle);
+    }
+  }
+  return curve;
+}
+
 /** The distance from a to b on the circle, in (-1/2, 1/2]. */
 export function around(a, b) {
   const d = b - a - Math.floor(b - a);

@@ -1,11 +1,15 @@
 // All scenes. A new one is a file beside this one and a line here.
 
 import airfoil from "./airfoil.js";
+import burgers from "./burgers.js";
 import darcy from "./darcy.js";
 import elasticity from "./elasticity.js";
+import navierStokes from "./navier_stokes.js";
 import plasticity from "./plasticity.js";
+import shallowWater from "./shallow_water.js";
+import sst from "./sst.js";
 
-const scenes = [airfoil, darcy, elasticity, plasticity];
+const scenes = [airfoil, burgers, darcy, elasticity, navierStokes, plasticity, shallowWater, sst];
 
 /** The scene for a model; null where there is none. */
 export function sceneFor(model) {

@@ -1,7 +1,8 @@
 // A model's answer, and beside it the truth and the error where they are known.
 
 import { rangeOf } from "../draw/colours.js";
-import { absoluteError, duration, percent, relativeError, shortNumber } from "./numbers.js";
+import { absoluteError, percent, relativeError, shortNumber } from "./numbers.js";
+import { truthControls } from "./truth.js";
 
 /** Three figures over one box with one scale, `controls()` that bring the truth, and the numbers
  *  that compare.
@@ -78,51 +79,21 @@ export class Comparison {
 
   /** The controls that bring the truth, behind those that are there already. */
   controls() {
-    const { room } = this;
-    if (!room.backend.solves && !room.model.samples) return;
-    const group = room.controls("Truth");
-    if (room.backend.solves) {
-      const button = group.button({
-        label: "Solve",
-        main: true,
-        press: () => room.try(() => this.#solve(button)),
-      });
-    }
-    if (room.model.samples) {
-      let next = 0;
-      group.button({
-        label: "Test sample",
-        hint: "A sample that the model was not trained on, with its solution",
-        press: () => room.try(() => this.#sample(next++ % room.model.samples)),
-      });
-    }
-    group.toggle({
-      label: "Errors 10 times magnified",
-      change: (on) => {
-        this.#times = on ? 10 : 1;
+    truthControls(this.room, {
+      inputs: this.inputs,
+      method: this.method,
+      turn: () => this.#turn,
+      solved: (targets, from) => this.#known(targets.data, from),
+      sample: (sample, from) => this.#known(this.showSample(sample), from),
+      magnify: (times) => {
+        this.#times = times;
         this.#compare();
       },
     });
   }
 
-  async #solve(button) {
-    const turn = this.#turn;
-    const progress = (part) => (button.textContent = `Solving … ${Math.round(100 * part)} %`);
-    button.textContent = "Solving …";
-    try {
-      const found = await this.room.backend.solve(this.inputs(), { progress });
-      if (turn !== this.#turn) return;
-      const from = `${this.method}, in ${duration(found.milliseconds)}`;
-      this.truth = { values: found.targets.data, from };
-      this.#compare();
-    } finally {
-      button.textContent = "Solve";
-    }
-  }
-
-  async #sample(index) {
-    const values = this.showSample(await this.room.backend.sample(index));
-    this.truth = { values, from: `test sample ${index + 1}` };
+  #known(values, from) {
+    this.truth = { values, from };
     this.#compare();
   }
 }

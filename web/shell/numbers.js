@@ -34,3 +34,15 @@ export function relativeError(answer, truth) {
 export function absoluteError(answer, truth) {
   return Float32Array.from(truth, (value, k) => Math.abs(answer[k] - value));
 }
+
+/** Round numbers in a range, about `wanted` of them: to mark an axis with. */
+export function roundNumbers(low, high, wanted = 4) {
+  const rough = (high - low) / wanted;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 2.5, 5, 10].find((times) => times * power >= rough * 0.999);
+  const found = [];
+  for (let k = Math.ceil(low / step - 1e-6); k * step <= high + 1e-6 * step; k++) {
+    found.push(Number((k * step).toPrecision(12)));
+  }
+  return found;
+}

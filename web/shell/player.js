@@ -61,6 +61,11 @@ export class Player {
     this.#label();
   }
 
+  /** Play, unless the user wants things to keep still. */
+  begin() {
+    if (!matchMedia("(prefers-reduced-motion: reduce)").matches) this.play();
+  }
+
   pause() {
     clearInterval(this.#timer);
     this.#timer = 0;

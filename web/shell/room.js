@@ -68,9 +68,10 @@ export class Room {
   /** How long the model took, and what it answered. */
   took({ prediction, milliseconds }, { took }) {
     const where = this.backend.kind === "server" ? "on the server" : "in this browser";
-    const places = prediction.shape.at(-2).toLocaleString("en");
+    const [times, rows] = prediction.shape.slice(-3);
+    const places = `${rows.toLocaleString("en")} places${times > 1 ? ` at ${times} times` : ""}`;
     const all = took - milliseconds > 5 ? `, ${duration(took)} with the way there and back` : "";
-    this.#time.textContent = `${duration(milliseconds)} ${where} for ${places} places${all}`;
+    this.#time.textContent = `${duration(milliseconds)} ${where} for ${places}${all}`;
   }
 
   /** Numbers below the figures, by their names; null takes one away. */

@@ -20,7 +20,7 @@ from ipot.accelerate.attention import attend
 from ipot.accelerate.cpu import halves
 from ipot.accelerate.cpu.build import call
 from ipot.accelerate.cpu.interface import Layer, address, pointer, readable, rounds, served, threads
-from ipot.accelerate.twins import Target, plain_before_self_attention, plain_behind_attention
+from ipot.accelerate.twins import Target, plain_after_attention, plain_before_self_attention
 
 UNIT = 16
 """Outputs must be a multiple of this: the largest vectors that there are."""
@@ -88,7 +88,7 @@ class Behind(NamedTuple):
 
 def finishes(block: Any) -> bool:
     """True if kernels can do what a block does behind its attention."""
-    if not plain_behind_attention(block):
+    if not plain_after_attention(block):
         return False
     part, last = block.attend, block.feed_forward
     if not _float32(part.to_out, last.norm, last.into, last.out):

@@ -15,11 +15,14 @@ from ipot.accelerate.cpu.interface import (
     Projection,
     Rows,
     address,
+    available,
     dense,
     pointer,
+    readable,
     rows,
     threads,
 )
+from ipot.nn.points import FourierFeatures
 
 MOST_DIMENSIONS = 16
 """That points may have."""
@@ -38,6 +41,17 @@ class Waves(NamedTuple):
     def width(self) -> int:
         """How many features there are."""
         return len(self.raw) + 2 * self.matrix.shape[1]
+
+
+def waves(position: FourierFeatures) -> Waves:
+    """What the position features of a layer are made with."""
+    return Waves(position.centre, position.radius, position.matrix, position.raw)
+
+
+def has_kernel(position: FourierFeatures, points: Tensor) -> bool:
+    """True if there are compiled kernels for the position features of points like these."""
+    small = len(position.centre) <= MOST_DIMENSIONS
+    return small and readable(points, position.centre) and available()
 
 
 def features(points: Float[Tensor, "B N D"], waves: Waves) -> Float[Tensor, "B N F"]:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ipot.accelerate.twins import plain_before_self_attention, plain_behind_attention
+from ipot.accelerate.twins import plain_after_attention, plain_before_self_attention
 
 FEW = 4096
 """Rows up to which a norm and the projection behind it are one kernel; of more, the library's
@@ -33,7 +33,7 @@ class Packed(NamedTuple):
 
 def finishes(block: Any) -> bool:
     """True if kernels can do what a block does behind its attention."""
-    if not plain_behind_attention(block):
+    if not plain_after_attention(block):
         return False
     part, last = block.attend, block.feed_forward
     if last.norm.eps != 1e-5 or any(x.bias is None for x in (part.to_out, last.into, last.out)):

@@ -1,10 +1,10 @@
 """Quicker versions of the layers in `ipot.nn`, of the same parameters.
 
 Each is a subclass that overrides `forward` and is made from a layer by `ipot.accelerate.twins`.
-`start` looks at target, sizes and hooks once; what is left for a call are the sizes of its tensors.
-Between encoder and attention, and between decoder and attention, travel other things than tokens:
-keys and values straight from the points (`Ready`), tokens of a shared mesh in two parts (`Split`,
-`Laid`), queries that are folded or projected already, inputs in chunks. Nobody else sees these.
+`start` looks at target, sizes and hooks once; a call looks only at the sizes of its tensors.
+Encoders and decoders may pass other things than tokens to their attention: keys and values computed
+straight from the points (`Ready`), tokens of a shared mesh in two parts (`Split`, `Laid`), queries
+that are folded or projected already, inputs in chunks. No other layer sees these.
 """
 
 from __future__ import annotations

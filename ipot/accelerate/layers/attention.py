@@ -39,15 +39,15 @@ Asked = Tensor | Projected | Folded
 
 
 class QuickMultiHead(Accelerated, MultiHead):
-    """Multi-head attention by the quickest way there is."""
+    """Multi-head attention by the quickest implementation for its sizes."""
 
     def start(self) -> None:
-        """Look whether projections can be computed from their parameters."""
+        """Find out whether kernels can compute the projections."""
         own = [self.norm, self.to_query]
         seen = [self.to_key_value, *([] if self.norm_context is None else [self.norm_context])]
         self.open_query, self.open_context = are_plain_layers(*own), are_plain_layers(*seen)
         self.open = self.open_query and self.open_context
-        # Values are projected before they are averaged and not behind where that is to fewer
+        # Values are projected before they are averaged and not after where that is to fewer
         # channels than they have.
         self.narrows = (
             self.norm_context is not None
@@ -62,8 +62,8 @@ class QuickMultiHead(Accelerated, MultiHead):
         context: Float[Tensor, "B N c"] | Context | None = None,
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Float[Tensor, "B M o"]:
-        """Attend. A query with a leading 1 is projected once and serves the whole batch; a context
-        in chunks has masks of its own."""
+        """Attend. A query with a leading 1 is projected once for the whole batch; a context in
+        chunks brings its own masks."""
         if isinstance(context, Tensor) and self._narrow(_rows(query), context):
             return self._attend_narrow(query, context, mask)
         return self.to_out(self.attended(query, context, mask))
@@ -88,11 +88,11 @@ class QuickMultiHead(Accelerated, MultiHead):
         return attend(self.target, asked, self.pairs_of(context), self.heads, mask)
 
     def absorbs(self, rows: int, features: int, context: Float[Tensor, "B N c"]) -> bool:
-        """True if so many queries that need no gradient had better come as `Folded`."""
+        """True if this many queries without gradient should be given as `Folded`."""
         return self._narrow(rows, context) and self._absorbs(features)
 
     def _absorbs(self, features: int) -> bool:
-        """By our kernels alone, which leave a gradient out."""
+        """True if our kernels compute it: only they leave out the gradient of the queries."""
         return self.target.triton and self.open and fixed_mesh.absorbs(self, features)
 
     def query_of(self, query: Asked) -> Float[Tensor, "Bq M i"]:
@@ -148,8 +148,8 @@ class QuickMultiHead(Accelerated, MultiHead):
         return out.unflatten(-1, (self.heads, -1)).sum(2) + self.to_out.bias
 
     def _met(self, query: Asked, context: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries, and packed keys and values: in the channels of a head, or in those of features
-        where the keys absorb the projection of these."""
+        """Queries, and packed keys and values: in the channels of a head, or in those of the
+        features if the keys absorb the projection."""
         norm = self.norm_context
         if isinstance(query, Folded) and norm is not None:
             operand = query.operand
@@ -167,18 +167,19 @@ def _rows(query: Asked) -> int:
 
 
 class QuickGatedFeedForward(Accelerated, GatedFeedForward):
-    """A gated feed-forward of thin rows: torch's LayerNorm has a program for each row."""
+    """A gated feed-forward that is quick for rows of few channels, for which torch's LayerNorm
+    starts a program each."""
 
     norm: Any
 
     def start(self) -> None:
-        """Look whether what one channel gives can be computed from the parameters."""
+        """Find out whether the update of rows of one channel follows from the parameters alone."""
         self.open = are_plain_layers(self.norm, self.into, self.out)
         self.constant = self.open and self.into.bias is not None and self.out.bias is not None
 
     def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
-        """The update that a residual connection adds; the same for all rows where they have one
-        channel, of which a norm leaves nothing but its own bias."""
+        """The update that a residual connection adds. For rows of one channel, of which a norm
+        leaves only its bias, it is the same for all."""
         if not self.open or x.shape[-1] > THIN:
             return super().forward(x)
         if x.shape[-1] == 1 and self.constant:
@@ -187,8 +188,8 @@ class QuickGatedFeedForward(Accelerated, GatedFeedForward):
         return self.out(x * F.gelu(gate))
 
     def _constant(self) -> Float[Tensor, " 1"]:
-        """The update of one channel, number by number: products of matrices so small take as long
-        to start as large ones."""
+        """The update of rows of one channel, without matrix products, which take as long to launch
+        as large ones."""
         bias = self.norm.bias
         if torch.is_grad_enabled():
             # Its scale has a gradient of zero, and must have one where several processes wait for
@@ -200,7 +201,7 @@ class QuickGatedFeedForward(Accelerated, GatedFeedForward):
 
 
 def thin_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
-    """norm(x) in simple operations, for rows of a few channels."""
+    """LayerNorm in simple operations, for rows of a few channels."""
     x = x.to(norm.weight.dtype)
     x = x - x.mean(-1, keepdim=True)
     scale = (x.square().mean(-1, keepdim=True) + norm.eps).rsqrt()
@@ -208,7 +209,7 @@ def thin_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
 
 
 class QuickBlock(Accelerated, AttentionBlock):
-    """An attention block by fused kernels, where there are any for its sizes."""
+    """An attention block with fused kernels, if there are any for its sizes."""
 
     attend: Any
 
@@ -231,7 +232,7 @@ class QuickBlock(Accelerated, AttentionBlock):
         packed: cuda_blocks.Packed | None = None,
     ) -> Float[Tensor, "B M o"]:
         """One block; `x` and its `mask` are the context of a cross-attention. `packed` has the
-        parameters of a self-attention, where they were packed for several calls."""
+        parameters of a self-attention, if they were packed for several calls."""
         before = y if isinstance(y, Tensor) else y.tokens
         if before is not None and self.triton_finish:
             if self.triton_whole:

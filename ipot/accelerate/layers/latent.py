@@ -17,7 +17,7 @@ from ipot.accelerate.cpu.interface import readable
 from ipot.accelerate.cuda import blocks as cuda_blocks
 from ipot.accelerate.fixed_mesh import Folded, KeepsMesh, Known, for_product
 from ipot.accelerate.layers.attention import Asked, Context, QuickBlock
-from ipot.accelerate.projected import Ready, has_kernel, project_mesh, project_points, waves
+from ipot.accelerate.projected import Ready, project_mesh, project_points
 from ipot.accelerate.shared_mesh import Split, sums_of
 from ipot.accelerate.twins import Accelerated, hooked, is_plain
 from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
@@ -25,7 +25,7 @@ from ipot.nn.points import FourierFeatures, Lift
 
 
 class QuickFourierFeatures(Accelerated, FourierFeatures):
-    """Position features on a CPU, each written once."""
+    """Position features on a CPU, by a kernel or with each feature written only once."""
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... F"]:
         """Features of coordinates."""
@@ -33,13 +33,13 @@ class QuickFourierFeatures(Accelerated, FourierFeatures):
         formula = formula or not readable(x, kinds=(x.dtype,))
         if formula or x.shape[-1] != len(self.centre):
             return super().forward(x)
-        if has_kernel(self, x):
-            rows = x.reshape(1, -1, x.shape[-1])
-            return cpu_project.features(rows, waves(self)).view(*x.shape[:-1], self.width)
+        if cpu_project.has_kernel(self, x):
+            found = cpu_project.features(x.reshape(1, -1, x.shape[-1]), cpu_project.waves(self))
+            return found.view(*x.shape[:-1], self.width)
         return self._in_place((x - self.centre) / self.radius)
 
     def _in_place(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... F"]:
-        """The formula to the last bit, each feature written once: what a CPU waits for is
+        """The formula to the last bit, with each feature written only once, since a CPU waits for
         memory."""
         first, count = len(self.raw), self.matrix.shape[1]
         out = torch.empty(*x.shape[:-1], self.width, dtype=x.dtype)
@@ -53,10 +53,11 @@ class QuickFourierFeatures(Accelerated, FourierFeatures):
 
 
 class QuickProcessor(Accelerated, Processor):
-    """Blocks whose parameters are packed once for a rollout, or whose steps are one function."""
+    """A processor whose parameters are packed once for a rollout, or whose rollout is one
+    function."""
 
     def start(self) -> None:
-        """Look whether kernels can do all of the blocks."""
+        """Find out whether kernels can compute all of the blocks."""
         blocks = list(self)
         quick = all(is_plain(block, QuickBlock) and block.triton_whole for block in blocks)
         self.packs = bool(blocks) and quick and not hooked(self)
@@ -89,13 +90,13 @@ class QuickProcessor(Accelerated, Processor):
 
 
 class QuickInducingPoints(Accelerated, KeepsMesh, InducingPoints):
-    """An encoder that takes a shared mesh once, and inputs in chunks where they are many."""
+    """An encoder that computes a shared mesh once, and takes very many inputs in chunks."""
 
     block: Any
     sees_inputs = True
 
     def start(self) -> None:
-        """Look whether positions, lift and projections can be computed in one go."""
+        """Find out whether kernels can compute position features, lift and projections together."""
         inside = [self.position, *([] if self.lift is None else [self.lift])]
         known = is_plain(self.block, QuickBlock) and self.block.quick
         known = known and is_plain(self.position, QuickFourierFeatures, FourierFeatures)
@@ -130,7 +131,7 @@ class QuickInducingPoints(Accelerated, KeepsMesh, InducingPoints):
 
     @torch.compiler.disable
     def stream(self, inputs: Streamed) -> Float[Tensor, "B Z d"]:
-        """The state of inputs that are taken in chunks, each prepared by itself."""
+        """The state from inputs in chunks, each prepared when it is needed."""
         if not self.known_inside:
             points, values, parameters, mask = inputs.prepare(*inputs.rows)
             return super().forward(points, values, parameters, mask)
@@ -145,7 +146,8 @@ class QuickInducingPoints(Accelerated, KeepsMesh, InducingPoints):
         return self.block(self.latents.unsqueeze(0), self._chunks(inputs, size))
 
     def given(self, places: Tensor) -> Known:
-        """Features as the lift takes them, or with their sums as a shared mesh is projected."""
+        """Features as the lift takes them, or with the sums that the projection of a shared mesh
+        needs."""
         features = self.position(places)
         if self.lift is not None:
             return Known(places, for_product(features))
@@ -153,7 +155,7 @@ class QuickInducingPoints(Accelerated, KeepsMesh, InducingPoints):
         return Known(places, operand, features, sums_of(features))
 
     def _in_one_go(self, points: Tensor, values: Tensor, mask: Tensor | None) -> Context | None:
-        """Keys and values straight from the inputs, where a kernel makes them."""
+        """Keys and values straight from the inputs, if a kernel computes them."""
         if not self.open:
             return None
         part = self.block.attend
@@ -177,7 +179,7 @@ class QuickInducingPoints(Accelerated, KeepsMesh, InducingPoints):
         parameters: Tensor | None,
         mask: Tensor | None,
     ) -> tuple[Tensor | Split, Tensor | None]:
-        """Tokens, in two parts where a mesh is shared, and their mask."""
+        """Tokens, in two parts if the mesh is shared, and their mask."""
         tokens = self._embed(points, values)
         if isinstance(tokens, Split):
             if tokens.shared and parameters is None:
@@ -195,7 +197,7 @@ class QuickInducingPoints(Accelerated, KeepsMesh, InducingPoints):
         return Split(self.position(points), values)
 
     def _chunks(self, inputs: Streamed, size: int) -> Chunks:
-        """The tokens of points, values and their mask, made from so many points at a time."""
+        """The tokens of points and values in chunks of `size` points, with their masks."""
 
         def tokens(
             points: Tensor, values: Tensor, mask: Tensor | None
@@ -236,13 +238,13 @@ def _as_they_are(parameters: Tensor | None) -> Any:
 
 
 class QuickQueryDecoder(Accelerated, KeepsMesh, QueryDecoder):
-    """A decoder whose queries come projected from a kernel, or folded from a fixed mesh."""
+    """A decoder whose queries are projected by a kernel, or kept folded for a fixed mesh."""
 
     block: Any
     sees_inputs = False
 
     def start(self) -> None:
-        """Look whether positions, lift and projection can be computed in one go."""
+        """Find out whether kernels can compute position features, lift and projection together."""
         inside = [self.position, *([] if self.lift is None else [self.lift])]
         known = is_plain(self.block, QuickBlock) and self.block.quick
         known = known and is_plain(self.position, QuickFourierFeatures, FourierFeatures)
@@ -252,7 +254,7 @@ class QuickQueryDecoder(Accelerated, KeepsMesh, QueryDecoder):
 
     @property
     def lean(self) -> bool:
-        """True if a row leaves only its few outputs behind for the backward pass."""
+        """True if only the few outputs of a row are kept for the backward pass."""
         return self.head is None and self.target.triton
 
     def forward(
@@ -261,7 +263,7 @@ class QuickQueryDecoder(Accelerated, KeepsMesh, QueryDecoder):
         queries: Float[Tensor, "B1 M E"],
         mask: Bool[Tensor, "B Z"] | None = None,
     ) -> Float[Tensor, "B M K"]:
-        """The fields at the queries; queries with a leading 1 are embedded once."""
+        """The fields at the queries; shared queries (a leading 1) are embedded once."""
         if not self.known_inside:
             return super().forward(state, queries, mask)
         out = self.block(self._asked(queries, state), state, mask)
@@ -280,12 +282,12 @@ class QuickQueryDecoder(Accelerated, KeepsMesh, QueryDecoder):
         return Known(places, for_product(fixed_mesh.fold(features, part.norm.eps, width)))
 
     def keep(self, places: Float[Tensor, "1 N D"]) -> None:
-        """Keep what these queries give, where the layers behind can be computed from it."""
+        """Keep the features of these queries, if the next layers can be computed from them."""
         if self.known_inside:
             super().keep(places)
 
     def _asked(self, queries: Tensor, state: Tensor) -> Asked:
-        """Queries as the block takes them."""
+        """Queries in the form that the block takes."""
         part = self.block.attend
         if self.open:
             layers = (self.position, self.lift, part.norm, part.to_query)

@@ -18,7 +18,7 @@ CLOSE = 1e-2
 
 
 class QuickPlaces(Accelerated, KeepsNeighbours, Places):
-    """Places around queries, found once where the mesh stays the same for a whole training."""
+    """Places around queries, found once if the mesh stays the same during training."""
 
     def forward(self, queries: Float[Tensor, "G M D"]) -> Neighbours:
         """The places around all queries, and their weights."""
@@ -38,8 +38,8 @@ class QuickPlaces(Accelerated, KeepsNeighbours, Places):
 
 
 class QuickToPlaces(Accelerated, KeepsNeighbours, ToPlaces):
-    """Weights of inputs at places, found once where a training keeps its mesh. If the mesh is the
-    lattice, every place takes the value of one input, and nothing is summed."""
+    """Weights of inputs at places, found once if the mesh stays the same during training. If the
+    mesh is the lattice, every place takes the value of one input, and nothing is summed."""
 
     def forward(
         self,
@@ -63,7 +63,7 @@ class QuickToPlaces(Accelerated, KeepsNeighbours, ToPlaces):
         return kept if isinstance(kept, Corners) else super().corners(points, mask)
 
     def search(self, points: Tensor, queries: Tensor | None) -> Neighbours | Corners:
-        """What is kept of points; queries play no part."""
+        """What is kept for points; queries are ignored."""
         corners = super().corners(points, None)
         return one_input_each(corners, self.places.number) or corners
 
@@ -103,10 +103,10 @@ class QuickChannelNorm(Accelerated, ChannelNorm):
 
     def forward(self, input: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B C *grid"]:
         """Each place is normalised by itself."""
-        kind = input.device.type
-        if not torch.is_autocast_enabled(kind):
+        device = input.device.type
+        if not torch.is_autocast_enabled(device):
             return super().forward(input)
-        rows = input.movedim(1, -1).to(torch.get_autocast_dtype(kind))
-        with torch.autocast(kind, enabled=False):
+        rows = input.movedim(1, -1).to(torch.get_autocast_dtype(device))
+        with torch.autocast(device, enabled=False):
             weight, bias = self.weight.to(rows.dtype), self.bias.to(rows.dtype)
             return F.layer_norm(rows, self.normalized_shape, weight, bias, self.eps).movedim(-1, 1)

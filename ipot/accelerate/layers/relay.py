@@ -17,7 +17,8 @@ from ipot.nn.relay import LocalMixing, RelayAttention
 
 
 class QuickRelayAttention(Accelerated, RelayAttention):
-    """Both attentions by the quickest way there is: few queries for many keys, and few keys."""
+    """Both attentions by the quickest implementation: few queries with many keys, and the
+    reverse."""
 
     def forward(
         self, x: Float[Tensor, "B N d"], mask: Bool[Tensor, "B N"] | None = None
@@ -34,7 +35,7 @@ class QuickRelayAttention(Accelerated, RelayAttention):
     def give_back(
         self, pairs: Float[Tensor, "B N d2"], state: Float[Tensor, "B Z d"]
     ) -> Float[Tensor, "B N d"]:
-        """The update, from what was compressed: of these points or of all."""
+        """The update of these points, or of all, from the compressed values."""
         state = state.to(pairs.dtype)
         known = torch.cat([self.latents.unsqueeze(0).to(pairs.dtype).expand_as(state), state], -1)
         asked = pairs[..., : pairs.shape[-1] // 2]
@@ -42,10 +43,10 @@ class QuickRelayAttention(Accelerated, RelayAttention):
 
 
 class QuickLocalMixing(Accelerated, LocalMixing):
-    """A convolution where the places of all stencils are points of one grid."""
+    """A convolution if the places of all stencils are points of one grid."""
 
     def forward(self, h: Float[Tensor, "B N c"], around: Neighbours) -> Float[Tensor, "B N c"]:
-        """What the places around every point say."""
+        """The weighted sum over the stencil of every point."""
         if around.grid is None:
             return super().forward(h, around)
         shape, strides, wraps = around.grid
@@ -63,8 +64,9 @@ class QuickLocalMixing(Accelerated, LocalMixing):
 
 
 def _padded(image: Tensor, axis: int, step: int, wrap: bool) -> Tensor:
-    """An image with as many rows before and behind along an axis: those of the other end, or its
-    outermost again. Not padded by torch, whose gradients on a GPU have no fixed order."""
+    """An image with `step` rows added at both ends of an axis: those of the other end if it is
+    periodic, else the outermost repeated. Not by torch's padding, whose gradients on a GPU have no
+    fixed order."""
     size = image.shape[axis]
     if wrap:
         before, behind = image.narrow(axis, size - step, step), image.narrow(axis, 0, step)
@@ -77,17 +79,17 @@ def _padded(image: Tensor, axis: int, step: int, wrap: bool) -> Tensor:
 
 
 class QuickSurroundings(Accelerated, KeepsNeighbours, Surroundings):
-    """Neighbours that are searched for once where a training keeps its mesh."""
+    """Neighbours that are searched for once if the mesh stays the same during training."""
 
     def forward(
         self, points: Tensor, queries: Tensor | None = None, mask: Tensor | None = None
     ) -> Neighbours:
-        """The inputs around all queries, or around the stencils' places."""
+        """The neighbours of all queries, or of the stencils' places."""
         found = None if mask is not None else self.kept_for(points, queries)
         return super().forward(points, queries, mask) if found is None else found
 
     def search(self, points: Tensor, queries: Tensor | None) -> Neighbours:
-        """Neighbours as they are kept: with the grid that they are on, if it is one."""
+        """The neighbours to keep, with the grid that they are on, if it is one."""
         found: Any = super().forward(points, queries)
         if queries is None and found.weight is None:
             found = found._replace(grid=self.grid_of(points[0]))

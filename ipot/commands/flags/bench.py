@@ -12,7 +12,7 @@ from ipot.commands.flags import Preset
 from ipot.errors import DataError
 
 ABOUT = """
-usage: ipot bench {train,infer,scale,generate} [...]    (ipot bench train --help tells more)
+usage: ipot bench {train,infer,scale,generate,serve} [...]    (ipot bench train --help tells more)
 
 How fast it is on this machine, beside the plain version of the same mathematics.
 
@@ -20,6 +20,7 @@ How fast it is on this machine, beside the plain version of the same mathematics
   infer     an answer for up to 1e9 points
   scale     the same from few points to many, as a table and a plot
   generate  samples a second of the generators of data
+  serve     answers of `ipot serve`, to one client and to many at once
 """
 
 Problems = Annotated[tuple[str, ...], tyro.conf.Positional]
@@ -186,4 +187,27 @@ class Generate(Common):
     """Samples together; on a GPU as many as are stored in one file, on a CPU four unless said."""
 
 
-FLAGS = {"train": Train, "infer": Infer, "scale": Scale, "generate": Generate}
+@dataclass(kw_only=True)
+class Serve(Common):
+    """Time answers of `ipot serve`: to one client alone, then to many that ask without a pause.
+
+        ipot bench serve darcy --seconds 60
+        ipot bench serve surrogate/ --clients 50 --points 1e5
+
+    The server is started as a process of its own; clients wait as long as it tells them to. Without
+    a model it is the one that `ipot train darcy` trains, with weights as they are drawn.
+    """
+
+    usual: ClassVar = ("served", "clients", "points", "device", "seconds", "small", "json", "out")
+
+    served: Annotated[
+        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL or FOLDER]")
+    ] = None
+    """The name of a model in the package, or a folder."""
+    clients: int = 20
+    """Clients at once."""
+    points: float = 4096.0
+    """Input points, like 1e6; as many queries are asked for."""
+
+
+FLAGS = {"train": Train, "infer": Infer, "scale": Scale, "generate": Generate, "serve": Serve}

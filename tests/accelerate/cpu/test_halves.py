@@ -7,7 +7,8 @@ from torch import nn
 from ipot.accelerate import accelerate
 from ipot.accelerate.cpu import blocks, halves
 from ipot.accelerate.cpu.build import why_not_bf16
-from ipot.accelerate.projected import project_mesh, project_points, waves
+from ipot.accelerate.cpu.project import waves
+from ipot.accelerate.projected import project_mesh, project_points
 from ipot.accelerate.shared_mesh import Laid, attend_laid, sums_of
 from ipot.nn.attention import AttentionBlock
 from tests.accelerate.cpu import test_mesh as meshes

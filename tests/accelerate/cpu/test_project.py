@@ -8,7 +8,7 @@ from ipot.accelerate import accelerate
 from ipot.accelerate.cpu import project
 from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
-from ipot.accelerate.projected import waves
+from ipot.accelerate.cpu.project import waves
 from ipot.nn.points import FourierFeatures
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")

@@ -11,7 +11,7 @@ from ipot.accelerate.attention import attend
 from ipot.accelerate.cpu import attention, blocks, project
 from ipot.accelerate.cpu.build import why_not, why_not_bf16
 from ipot.accelerate.cpu.interface import available, exact, readable, rounds, served
-from ipot.accelerate.projected import waves
+from ipot.accelerate.cpu.project import waves
 from ipot.accelerate.shared_mesh import Split
 from ipot.errors import Unsupported
 from ipot.nn.attention import AttentionBlock, MultiHead

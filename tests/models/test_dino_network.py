@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ipot.nn.modulated import FourierNet
+from ipot.models.dino import FourierNet
 
 
 def network(dimension=2, **changes):
