@@ -94,7 +94,7 @@ def test_the_solver_beside_the_model(page, same):
     assert min(len(beside), len(below)) > 3
     assert beside.mean() > 3 * below.mean() > 0
     error = 100 * np.linalg.norm(answer - truth) / np.linalg.norm(truth)
-    assert said(page, "relative error") == pytest.approx(error, rel=0.02)
+    assert said(page, "relative error") == pytest.approx(error, rel=0.05)
     page.press("Random draw")
     page.settle()
     assert not page.figure("Error of the model").is_visible()
@@ -111,7 +111,7 @@ def test_a_sample_with_its_solution(page, same, models):
     np.testing.assert_allclose(asked(page.read("state.theta"))[1], found["values"], atol=0.01)
     answer = found["prediction"].ravel()
     error = 100 * np.linalg.norm(answer - truth) / np.linalg.norm(truth)
-    assert said(page, "relative error") == pytest.approx(error, rel=0.02)
+    assert said(page, "relative error") == pytest.approx(error, rel=0.05)
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from own import tiny
 
 import ipot
 from serve.asking import AS_NPZ, npz
@@ -108,6 +109,19 @@ def test_facts(client):
     assert found["spec"]["shape"] == [17, 17]
     assert found["settings"] == {"size": 33, "resolution": 17, **found["settings"]}
     assert "files" not in found["settings"]
+
+
+def test_facts_in_the_units_of_the_data(client):
+    """Where and between which numbers a model was trained, as its user counts them."""
+    found = client.get("/v1/models/parameters").json
+    data = tiny.arrays("parameters", 40)
+    assert found["alone"]
+    assert not client.get("/v1/models/mesh").json["alone"]
+    ends = np.stack((data["queries"].min(0), data["queries"].max(0)), -1)
+    np.testing.assert_allclose(found["box"], ends, rtol=1e-5)
+    (low, high), *_ = found["ranges"]["targets"]
+    assert data["targets"].min() <= low < high <= data["targets"].max()
+    assert high - low > 0.5 * np.ptp(data["targets"])
 
 
 def test_the_list_of_models(client, served):
