@@ -40,6 +40,13 @@ ABOUT = {
     "solvers": "arrays in, arrays out",
     "data": "store, data sets",
     "report": "plots, tables",
+    "own": "fit, compare",
+    "surrogate": "trained models",
+    "saved": "a model as a folder",
+    "serve": "trained models over HTTP",
+    "trained": "models of the package",
+    "formats": "files in and out",
+    "run_folder": "the folder of a run",
     "reproduce": "the paper, item by item",
 }
 WALKS = {
@@ -266,7 +273,8 @@ def main() -> None:
     text = []
     for title, code in WALKS.items():
         passed = walk(code)
-        text += [f"### `{title}`: {len(passed)} files", ""]
+        lines = sum(len((PACKAGE / file).read_text().splitlines()) for file, _ in passed)
+        text += [f"### `{title}`: {len(passed)} files of {lines:,} lines", ""]
         text += [f"{i}. `{file}`, from `{name}`" for i, (file, name) in enumerate(passed, 1)]
         text.append("")
     (folder / "walks.md").write_text("\n".join(text))

@@ -95,6 +95,9 @@ class Recipe:
 NARROW = "--model.width 16 --model.most-width 128 --model.blocks 1 --training.learning-rate 2e-3"
 FEW = "--model.latents 64 --model.width 64 --model.blocks 2 --model.heads 4 --model.cross-heads 2"
 FEW += " --training.learning-rate 2e-3"
+MANY_TIMES = "--training.batch 2 --training.pieces 4"
+"""All samples of a step start at the same times. With eight samples of one time in a step, flows
+were not learnt at all in 480 steps; with two samples of four times they were in 100."""
 WIDE = "--model.width 32 --model.most-width 128"
 RECIPES = {
     "airfoil": Recipe(
@@ -149,7 +152,7 @@ RECIPES = {
         How(
             "lattice",
             "--problem.size 64 --count.train 300 --count.validation 10 --count.test 20",
-            f"{NARROW} --training.batch 8 --training.pieces 1 --training.validate-every 10",
+            f"{NARROW} {MANY_TIMES} --training.warmup 0.05 --training.validate-every 2",
         ),
         How("lattice", "--problem.size 64", WIDE),
     ),
@@ -170,8 +173,8 @@ RECIPES = {
         How(
             "lattice",
             "--problem.size 64 --count.train 64 --count.validation 8 --count.test 8",
-            f"{NARROW} --model.finest 0 --training.unroll 1 --training.pieces 1 --training.batch 8"
-            " --training.validate-every 10",
+            f"{NARROW} --model.finest 0 --training.unroll 1 {MANY_TIMES}"
+            " --training.warmup 0.05 --training.validate-every 4",
         ),
         How("lattice", "", f"{WIDE} --model.blocks 1"),
     ),

@@ -2,7 +2,8 @@
 //
 // page.js is the page, engine.js runs models where there is no server, assets/runtime.wasm.js is ONNX
 // Runtime's WASM. built.json has the SHA-256 of every source and of every file that was made: a test
-// (tests/browser/test_bundle.py) compares both.
+// (tests/browser/test_bundle.py) compares both. NOTICES.txt must name all packages that are bundled, with
+// their versions: a new one is built when its licences have been looked at.
 
 import { createHash } from "node:crypto";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -55,9 +56,33 @@ function hashes(folder) {
   return Object.fromEntries(found.sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
+/** Refuse packages in a bundle that the notices do not name. */
+function refuseUnnamed({ inputs }) {
+  const notices = readFileSync(join(here, "NOTICES.txt"), "utf8");
+  for (const path of Object.keys(inputs)) {
+    const name = /^node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1];
+    if (!name) continue;
+    const facts = JSON.parse(readFileSync(join(here, "node_modules", name, "package.json"), "utf8"));
+    const line = `${name} ${facts.version}`;
+    if (!notices.split("\n").includes(line)) {
+      throw new Error(`NOTICES.txt has no line "${line}": look at its licences, and put them there`);
+    }
+  }
+}
+
+async function bundle(entry, name) {
+  const { metafile } = await build({
+    ...options,
+    metafile: true,
+    entryPoints: [entry],
+    outfile: join(out, name),
+  });
+  refuseUnnamed(metafile);
+}
+
 mkdirSync(join(out, "assets"), { recursive: true });
-await build({ ...options, entryPoints: ["main.js"], outfile: join(out, "page.js") });
-await build({ ...options, entryPoints: ["backends/engine.js"], outfile: join(out, "engine.js") });
+await bundle("main.js", "page.js");
+await bundle("backends/engine.js", "engine.js");
 for (const name of ["index.html", "page.css", "icon.svg", "NOTICES.txt"]) {
   copyFileSync(join(here, name), join(out, name));
 }

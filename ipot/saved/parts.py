@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 
 from ipot.errors import RunError
 from ipot.models.base import Latent, LatentOperator, Operator
+from ipot.saved.compact import compact
 from ipot.saved.export import difference
 from ipot.saved.graph import Plain, Signature, batch_of, refuse_structure, trace, traced
 from ipot.saved.graph_files import (
@@ -138,11 +139,13 @@ def write_parts(
     *,
     points: bool | None = None,
     tolerance: float = 1e-5,
+    rounded: float | None = None,
 ) -> Parts:
     """Write the graphs of a model into a folder, and compare them with it.
 
-    Refused where the largest difference at a few sizes, of any channel relative to the largest
-    number in it, is more than the tolerance.
+    Weights that half precision holds are written in it. With `rounded` the others have 16 bits too,
+    unless the answers differ by more than that. Refused where the largest difference at a few
+    sizes, of any channel relative to the largest number in it, is more than the tolerance.
     """
     refuse_structure(model)
     refuse_large(model)
@@ -155,8 +158,24 @@ def write_parts(
             files, states = _write_whole(model, spec, signature, folder), ()
         else:
             files, states = _write_parts(plan, spec, signature, folder)
-        answer = read_parts(files, spec, states)
-    gap = difference(answer, model, spec, signature, combinations=COMBINATIONS, largest=ASKED)
+
+    def compared(files: dict[str, Path]) -> float:
+        with quiet():
+            answer = read_parts(files, spec, states)
+        return difference(answer, model, spec, signature, combinations=COMBINATIONS, largest=ASKED)
+
+    if rounded is not None:
+        few = {part: path.with_name(f"{part}.few.onnx") for part, path in files.items()}
+        lost = [compact(path, few[part], rounded=True) for part, path in files.items()]
+        if any(lost) and (gap := compared(few)) <= rounded:
+            for part, path in few.items():
+                path.replace(files[part])
+            return Parts(files, dict(signature.columns), states, gap)
+        for path in few.values():
+            path.unlink()
+    for path in files.values():
+        compact(path, path, rounded=False)
+    gap = compared(files)
     if not gap <= tolerance:
         raise RunError(
             f"{model.name} cannot be exported: its graph differs from it by {gap:.2e}, relative to "

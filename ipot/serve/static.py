@@ -60,8 +60,9 @@ COPIED = (
     "NOTICES.txt",
     f"{ASSETS}/runtime.wasm.js",
 )
-TOLERANCE = 5e-5
-"""How far an answer of a graph may be from the model's, relative to the largest of its channel."""
+TOLERANCE, ROUNDED = 1e-5, 8e-5
+"""How far answers of a graph may be from the model's, relative to the largest of their channel: as
+weights are, and with weights rounded to 16 bits, which they are not where that would be farther."""
 LOCAL = ("limits", "bounds", "highest_level", "solver")
 """What is said of a model on a server, and is not so in a browser."""
 
@@ -173,7 +174,12 @@ def _write_model(served: Served, assets: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="ipot-export-") as place:
         try:
             parts = write_parts(
-                model.model, spec, Path(place), points=not layout.alone, tolerance=TOLERANCE
+                model.model,
+                spec,
+                Path(place),
+                points=not layout.alone,
+                tolerance=TOLERANCE,
+                rounded=ROUNDED,
             )
         except Unsupported as error:
             raise Unsupported(f"{served.name} does not go into a page: {error}") from error

@@ -5,7 +5,8 @@ import pytest
 import torch
 from javascript import call
 
-from ipot.problems.burgers import Burgers
+from ipot.problems.burgers import CONVENTIONS, Burgers
+from ipot.solvers import random_fields
 
 MODULE = "problems/burgers.js"
 
@@ -47,3 +48,19 @@ def test_a_curve_is_thinned_as_the_problem_thins_it():
     curve = torch.randn(1, 1024)
     found = call(MODULE, "m.thinCurve(curve, 64)", curve=curve[0].tolist())
     np.testing.assert_array_equal(np.float32(found), Burgers().thin(curve, 64)[0])
+
+
+@pytest.mark.parametrize("convention", ["file", "paper"])
+def test_a_random_draw_is_one_of_the_training(convention):
+    n, modes = 64, 31
+    noise = torch.randn(1, 2, modes, dtype=torch.float64)
+    sigma, gamma = CONVENTIONS[convention]
+    wanted = random_fields.periodic_line(noise, n, sigma=sigma, tau=5.0, gamma=gamma)
+    found = call(
+        MODULE,
+        "(() => { let k = 0; return m.randomCurve(n, () => draws[k++], convention); })()",
+        n=n,
+        draws=noise[0].T.flatten().tolist(),
+        convention=convention,
+    )
+    np.testing.assert_allclose(found, wanted[0], atol=1e-6)

@@ -5,7 +5,8 @@ import pytest
 import torch
 from javascript import call
 
-from ipot.problems.navier_stokes import HISTORY, NavierStokes
+from ipot.problems.navier_stokes import HISTORY, SIGMA, NavierStokes
+from ipot.solvers import navier_stokes, random_fields
 
 MODULE = "problems/navier_stokes.js"
 
@@ -58,3 +59,41 @@ def test_a_painted_vortex_is_a_periodic_bell_without_a_mean():
     np.testing.assert_allclose(np.reshape(found, (n, n)), 0.25 + bell - bell.mean(), atol=1e-6)
     # It reaches around both edges: the corner across is inside.
     assert np.reshape(found, (n, n))[0, 0] < 0.25 - 1.0
+
+
+def field(side, seed=0):
+    noise = random_fields.normal(
+        random_fields.periodic_square_noise_shape(64), seed=seed, stream="page", indices=range(1)
+    )
+    return random_fields.periodic_square(noise, side, alpha=2.5, tau=7.0, sigma=SIGMA["file"])[0]
+
+
+FOLLOW = "m.following(Float32Array.from(start), n, viscosity, count)"
+
+
+@pytest.mark.parametrize("side", [8, 32])
+def test_the_past_is_that_of_the_solver(side):
+    start = field(side).float().double()
+    times = [1.0, 2.0, 3.0]
+    wanted = navier_stokes.solve(start[None], viscosity=1e-3, times=times)[0]
+    found = call(
+        "problems/flow.js", FOLLOW, start=start.flatten().tolist(), n=side, viscosity=1e-3, count=3
+    )
+    np.testing.assert_allclose(
+        np.reshape(found, wanted.shape), wanted, atol=2e-5 * float(start.abs().max())
+    )
+
+
+def test_the_past_of_a_fine_grid_is_near_that_of_the_solver():
+    """A painted vortex among those of a sample, on twice as many points as the page solves on."""
+    start = navier_stokes.solve(field(64)[None].double(), viscosity=1e-3, times=[1.0])[0, 0]
+    at = torch.arange(64) / 64 - 0.5
+    start += 2 * torch.exp(-(at[:, None] ** 2 + at**2) / (2 * 0.06**2))
+    start -= start.mean()
+    times = [float(t) for t in range(1, 10)]
+    wanted = navier_stokes.solve(start[None], viscosity=1e-3, times=times)[0].numpy()
+    found = call(
+        "problems/flow.js", FOLLOW, start=start.flatten().tolist(), n=64, viscosity=1e-3, count=9
+    )
+    gap = np.linalg.norm(np.reshape(found, wanted.shape) - wanted, axis=(1, 2))
+    assert (gap / np.linalg.norm(wanted, axis=(1, 2))).max() < 0.01

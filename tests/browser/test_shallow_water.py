@@ -56,7 +56,8 @@ def test_the_globe_is_turned_by_pointer_and_keys(page, same):
     after = eye(page)
     assert before @ after < 0.95
     assert not np.array_equal(page.pixels("Solver"), picture)  # all globes turn
-    # What was under the pointer has followed it: the axis stays where it was.
+    # What was under the pointer has followed it, and north is up as before.
+    assert page.read("state.globe.view.project(given)", before.tolist())[0] > 0.3
     assert after[2] == pytest.approx(before[2])
     page.figure("Start").focus()
     page.page.keyboard.press("ArrowUp")

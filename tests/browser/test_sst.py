@@ -64,7 +64,7 @@ def test_the_errors_are_those_of_the_problem(page, same, window):
 
 def test_removed_sensors_are_not_asked(page, same):
     whole = same(page, "sst")["points"]
-    page.choose("Take away")
+    page.choose("Remove")
     page.stroke("Sensors", [(0.0, 0.0), (-0.3, 0.0)], box=BOX)
     page.settle()
     found = same(page, "sst")
@@ -74,7 +74,7 @@ def test_removed_sensors_are_not_asked(page, same):
     angle = np.degrees(np.arccos(np.clip(found["points"] @ eye, -1, 1)))
     assert angle.min() > 11.5  # the brush is 12 degrees around the middle
     assert f"{len(found['points']):,} left" in page.page.locator("main").text_content()
-    page.choose("Give back")
+    page.choose("Restore")
     page.stroke("Sensors", [(0.0, 0.0), (-0.3, 0.0)], box=BOX)
     page.settle()
     np.testing.assert_array_equal(same(page, "sst")["points"], whole)
@@ -130,7 +130,7 @@ def test_what_is_shown(page):
 
 
 def test_by_the_keys_alone(page, same):
-    page.page.get_by_label("Take away").focus()
+    page.page.get_by_label("Remove", exact=True).first.focus()
     page.page.keyboard.press("Space")
     page.figure("Sensors").focus()
     for key in ("ArrowRight", "Space", "Space"):

@@ -88,6 +88,11 @@ def start_holds(names: dict[str, Any]) -> None:
     assert names["surrogate"].settings.training.augment
 
 
+def trained_holds(names: dict[str, Any]) -> None:
+    assert names["u"].shape == (1, 1000, 1)
+    assert names["error"] < 0.1
+
+
 def own_data_holds(names: dict[str, Any]) -> None:
     assert names["u_there"].shape == names["some"].shape == (100,)
     assert names["prediction"].shape == (5, 12, 12)
@@ -143,6 +148,11 @@ PLANS = {
         check=own_data_holds,
     ),
     "docs/systems.md": Plan(),
+    "docs/trained.md": Plan(
+        parsed={"ipot export": "ten seconds; tests/saved runs it on smaller models"},
+        left={"python tools/train_shipped.py": "minutes; tests/trained runs it on smaller sizes"},
+        check=trained_holds,
+    ),
     "docs/accuracy.md": Plan(
         parsed={"ipot": "minutes, into the ledger of the repository; its flags alone are checked"},
         left={"python tools/accuracy_tables.py": "writes a page of the repository: `make docs`"},

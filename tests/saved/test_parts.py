@@ -57,6 +57,41 @@ def test_graphs_that_differ_are_refused(tmp_path, monkeypatch):
         write_parts(model(facts()), facts(), tmp_path)
 
 
+LARGE = {"width": 32, "blocks": 2}
+
+
+def test_weights_are_rounded_where_that_is_near_enough(tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    network, sizes, gaps = model(facts(), **LARGE), {}, {}
+    for name, most in (("as it is", None), ("rounded", 1e-3), ("too far", 1e-7)):
+        folder = tmp_path / name
+        folder.mkdir()
+        found = write_parts(network, facts(), folder, rounded=most)
+        assert {p.name for p in folder.iterdir()} == {"encode.onnx", "decode.onnx"}
+        sizes[name] = sum(p.stat().st_size for p in found.files.values())
+        gaps[name] = found.difference
+        question, given = batch(facts(), 2, 40, 3)
+        agree(read_parts(found.files, facts(), found.states)(given), network(question), 1e-4)
+    assert sizes["rounded"] < 0.75 * sizes["as it is"]
+    assert sizes["too far"] == sizes["as it is"]
+    assert gaps["too far"] == gaps["as it is"] < 2e-6 < gaps["rounded"] < 1e-4
+
+
+def test_weights_of_half_precision_lose_nothing(tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    network = model(facts(), **LARGE)
+    (tmp_path / "before").mkdir()
+    before = write_parts(network, facts(), tmp_path / "before")
+    network = network.half().float()
+    (tmp_path / "after").mkdir()
+    after = write_parts(network, facts(), tmp_path / "after")
+    sizes = [sum(p.stat().st_size for p in one.files.values()) for one in (before, after)]
+    assert sizes[1] < 0.75 * sizes[0]
+    assert after.difference < 2e-6
+
+
 def test_structure_that_tensors_do_not_carry_is_refused(tmp_path):
     spec = facts(provides=frozenset({Need.SAME_POINTS}))
     with pytest.raises(Unsupported, match="transolver cannot be exported: it needs queries at"):

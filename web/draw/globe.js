@@ -108,6 +108,7 @@ export class Globe {
 
   /** Look from another side. */
   look(view) {
+    if (!this.#grid) return; // nothing is seen yet
     this.view = view;
     this.#tables.clear();
     this.redraw();

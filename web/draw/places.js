@@ -1,7 +1,7 @@
 // Numbers at any places in one, two or three dimensions, as curves, meshes or dots.
 
 import { roundNumbers, shortNumber } from "../shell/numbers.js";
-import { nearest } from "./raster.js";
+import { nearest, outline } from "./raster.js";
 
 const FLATTEST = 2.4; // the widest and the highest shape of a figure
 const CURVES = 1.6;
@@ -86,9 +86,13 @@ export function paintPlaces(figure, places, values, scale, { look, low, high, be
   const { triangles } = places;
   const box = [0, 1].map((axis) => ends(points, 2, axis));
   shape(figure, triangles ? box : box.map(widened));
+  // Nodes of cells with a number of their own are not shared, so that all edges would be drawn.
+  const rim = triangles && !places.from && (places.rim ??= outline(points, triangles));
   figure.show((paint) => {
-    if (triangles) paint.mesh({ points, triangles, values, scale });
-    else {
+    if (triangles) {
+      paint.mesh({ points, triangles, values, scale });
+      if (rim) paint.segments({ points: rim, colour: paint.colours.soft });
+    } else {
       const radius = dotSize(paint, values.length);
       paint.scatter({ points, values, scale, radius, outline: radius > 3 && paint.colours.soft });
     }

@@ -1,4 +1,4 @@
-/** What every scene in time counts: errors over time, and colour ranges that hold for all frames. */
+/** What every scene in time counts: frames of an answer, and their errors. */
 
 /** |prediction - truth| / |truth| of each frame; the root of the sum of squares. */
 export function relativeErrors(prediction, truth) {
@@ -11,13 +11,6 @@ export function relativeErrors(prediction, truth) {
     }
     return Math.sqrt(difference / Math.max(size, Number.MIN_VALUE));
   });
-}
-
-/** The largest absolute number of some frames. */
-export function largest(frames) {
-  let most = 0;
-  for (const frame of frames) for (const x of frame) if (Math.abs(x) > most) most = Math.abs(x);
-  return most;
 }
 
 /** prediction - truth. */

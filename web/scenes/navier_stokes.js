@@ -2,6 +2,7 @@
 
 import { array } from "../backends/npz.js";
 import { Scale } from "../draw/colours.js";
+import { following } from "../problems/flow.js";
 import { addVortex, channelOf, framesAsValues, torusPoints } from "../problems/navier_stokes.js";
 import { framesOf } from "../problems/rollout.js";
 import { Rollout } from "../shell/rollout.js";
@@ -14,7 +15,7 @@ export default {
     "A stirred fluid on a square without edges, seen by its vorticity. Put vortices into it and watch what becomes of them.",
 
   async open(room) {
-    const { spec, ranges, samples } = room.model;
+    const { spec, ranges, samples, settings } = room.model;
     const history = spec.inputs.length;
     const steps = Math.min(spec.steps, room.backend.mostSteps);
     const [low, high] = ranges?.targets?.[0] ?? [-3, 3];
@@ -22,8 +23,8 @@ export default {
 
     let pointer = null;
     const state = {
-      frames: [], // of the past, oldest first: what a vortex is added to
-      painted: null, // the same with the vortex that is held
+      frames: [], // of the past, oldest first
+      painted: null, // the first of them with the vortex that is held
       side: spec.shape[0],
       sign: 1,
       radius: 0.06,
@@ -46,28 +47,31 @@ export default {
     state.rollout = rollout;
 
     const asker = room.asker({
-      // While a vortex is dragged only as far as is seen.
-      question({ moving }) {
-        const far = moving ? Math.min(steps, rollout.frame + 1) : steps;
-        return { inputs: { ...inputs(), steps: far }, coarse: far < steps };
-      },
+      question: () => ({ inputs: { ...inputs(), steps } }),
       show: ({ prediction }) => rollout.show(prediction),
     });
 
     function inputs() {
-      const frames = state.painted ?? state.frames;
       const places = state.side ** 2;
       return {
         points: array(torusPoints(state.side), [places, 2]),
-        values: array(framesAsValues(frames), [places, history]),
+        values: array(framesAsValues(state.frames), [places, history]),
       };
     }
 
-    function changed(moving = false) {
+    /** A flow from its first frame: the model is shown how it went on from there. */
+    function setStart(field) {
+      const viscosity = settings?.viscosity ?? 1e-3;
+      state.frames = [field, ...following(field, state.side, viscosity, history - 1)];
+      changed();
+    }
+
+    function changed() {
+      state.painted = null;
       rollout.forget();
       drawStart();
       rollout.redraw();
-      asker.changed({ moving });
+      asker.changed();
     }
 
     function show(figure, values, scale) {
@@ -81,35 +85,34 @@ export default {
     }
 
     function drawStart() {
-      show(start, (state.painted ?? state.frames).at(-1), vorticity);
+      if (!state.frames.length) return;
+      show(start, state.painted ?? state.frames[0], vorticity);
     }
 
-    // A vortex is put where one presses, is dragged along, and stays where it is let go.
+    // A vortex is put where one presses, is dragged along, and stays where it is let go. The model
+    // is not asked before that: what came between the start and now must be computed first.
     start.pointing({
       step: 0.03,
       down: hold,
       move: hold,
-      up() {
-        state.frames = state.painted ?? state.frames;
-        state.painted = null;
-        asker.changed();
-      },
+      up: () => setStart(state.painted),
       hover(place) {
         pointer = place;
         drawStart();
       },
     });
+    start.caption(`t = ${1 - history}. Press and drag to put a vortex in.`);
 
     function hold(place) {
+      if (!state.frames.length) return false;
       pointer = place;
       rollout.player.pause();
-      state.painted = state.frames.map((frame) => {
-        const field = Float32Array.from(frame);
-        addVortex(field, state.side, ...place, state.sign * 0.8 * vorticity.high, state.radius);
-        return field;
-      });
-      start.caption("The vortex has stood there throughout the past.");
-      changed(true);
+      rollout.forget();
+      rollout.redraw();
+      state.painted = Float32Array.from(state.frames[0]);
+      addVortex(state.painted, state.side, ...place, state.sign * vorticity.high, state.radius);
+      drawStart();
+      return true;
     }
 
     // Controls.
@@ -132,36 +135,26 @@ export default {
       show: (radius) => `${Math.round(200 * radius)} % of the side`,
       input: (radius) => (state.radius = radius),
     });
-    vortices.button({
-      label: "Still water",
-      press() {
-        state.frames = still();
-        start.caption("Press and drag to put a vortex in.");
-        changed();
-      },
-    });
+    vortices.button({ label: "Still water", press: () => setStart(still()) });
+    vortices.note(`The model sees ${history} frames, from t = ${1 - history} to 0, and goes on from there.`);
     rollout.controls();
 
     function still() {
-      return Array.from({ length: history }, () => new Float32Array(state.side ** 2));
+      return new Float32Array(state.side ** 2);
     }
 
     function showSample({ points, values }) {
       state.side = Math.round(Math.sqrt(points.shape[0]));
       const channels = values.shape[1];
       state.frames = Array.from({ length: history }, (_, k) => channelOf(values.data, channels, k));
-      state.painted = null;
-      start.caption("Press and drag to put a vortex in.");
       changed();
     }
 
     if (samples) rollout.startFrom(await room.backend.sample(0), "test sample 1");
     else {
-      state.frames = still();
-      hold([0.4, 0.5]);
-      state.frames = state.painted;
-      state.painted = null;
-      changed();
+      const field = still();
+      addVortex(field, state.side, 0.4, 0.5, vorticity.high, 0.1);
+      setStart(field);
     }
     rollout.player.begin();
     return { state };

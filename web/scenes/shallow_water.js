@@ -114,6 +114,7 @@ export default {
     }
 
     function drawStart() {
+      if (!state.fields) return;
       const { factor } = SHOWN[state.shown];
       const field = (state.painted ?? state.fields)[state.shown];
       show(start, Float32Array.from(field, (x) => factor * x), scales[state.shown]);
@@ -127,7 +128,7 @@ export default {
     // What is painted is put where one presses, dragged along, and stays where it is let go.
     state.globe = new Globe(null, redraw);
     state.globe.turns(start, {
-      brush: () => state.tool !== "turn",
+      brush: () => state.tool !== "turn" && state.fields !== null,
       stroke: hold,
       done() {
         state.fields = state.painted ?? state.fields;
@@ -208,6 +209,7 @@ export default {
     painting.button({
       label: "Calm",
       press() {
+        if (!state.fields) return;
         const { length } = state.fields.height;
         setFields(new Float32Array(length), new Float32Array(length));
         changed();

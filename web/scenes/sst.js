@@ -205,7 +205,7 @@ export default {
     function drawChart(now) {
       const { numbers } = state;
       const most = Math.max(...Object.values(numbers).flat());
-      const ticks = roundNumbers(0, 1.1 * most, 3);
+      const ticks = roundNumbers(0, 1.1 * most);
       const step = ticks[1] - ticks[0];
       const top = step * Math.ceil((1.02 * most) / step);
       const margin = 0.015 * steps;
@@ -277,8 +277,8 @@ export default {
       label: "Pointer",
       options: [
         ["turn", "Turn"],
-        ["remove", "Take away"],
-        ["restore", "Give back"],
+        ["remove", "Remove"],
+        ["restore", "Restore"],
       ],
       value: state.tool,
       change(tool) {

@@ -107,7 +107,7 @@ export class Rollout {
   #drawCourse(errors, now) {
     const { course } = this;
     const [, most] = rangeOf(errors.map((error) => 100 * error));
-    const ticks = roundNumbers(0, 1.08 * most, 3);
+    const ticks = roundNumbers(0, 1.08 * most);
     const step = ticks[1] - ticks[0];
     const top = step * Math.ceil((1.02 * most) / step);
     const margin = 0.015 * errors.length;

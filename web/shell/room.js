@@ -7,6 +7,8 @@ import { element } from "./elements.js";
 import { duration } from "./numbers.js";
 import { Player } from "./player.js";
 
+const LATE = 500; // milliseconds after which one wonders whether anything happens
+
 export class Room {
   #closing = [];
   #time = element("p", { class: "time" });
@@ -51,18 +53,30 @@ export class Room {
   asker({ question, show }) {
     const asker = new Asker({
       question,
-      ask: (inputs) => this.backend.predict(inputs),
+      ask: (inputs) => this.#ask(inputs),
       show: (answer, asked) => {
         this.last = { inputs: asked.inputs, answer, coarse: Boolean(asked.coarse) };
         this.fail(null);
         this.took(answer, asked);
         show(answer, asked);
       },
-      fail: (error) => this.fail(error),
+      fail: (error) => {
+        this.#time.textContent = "";
+        this.fail(error);
+      },
     });
     this.#closing.push(() => asker.close());
     this.asked = asker;
     return asker;
+  }
+
+  async #ask(inputs) {
+    const late = setTimeout(() => (this.#time.textContent = "The model is at work …"), LATE);
+    try {
+      return await this.backend.predict(inputs);
+    } finally {
+      clearTimeout(late);
+    }
   }
 
   /** How long the model took, and what it answered: `size` is times and places, where the answer's
