@@ -65,6 +65,8 @@ export default {
       time: (frame) => `t = ${state.times?.[frame] ?? (frame + 1) * spec.dt}`,
     });
 
+    let known = {}; // places of the last question: sliders ask at the same ones again and again
+
     const asker = room.asker({
       question({ moving, rows }) {
         if (!state.asked) return null;
@@ -76,7 +78,8 @@ export default {
           inputs = { ...inputs, queries: at };
         }
         if (state.level) inputs = { ...inputs, interval: state.level };
-        const places = placesOf(at, spec.query_dimension);
+        if (known.at !== at) known = { at, places: placesOf(at, spec.query_dimension) };
+        const { places } = known;
         const steps = state.times?.length ?? spec.steps;
         return { inputs, places, coarse, size: [steps, places.rows] };
       },
