@@ -428,15 +428,14 @@ def table() -> str:
     ]
     for name in trained.names():
         facts = trained.facts(name)
-        simple = facts["scores"].get("baselines") or {}
-        best = min(simple, key=simple.__getitem__) if simple else None
+        best = facts["simple"]
         cells = [
             f"`{name}`",
             facts["title"],
             f"`{facts['model']}`",
             percent(facts["error"]),
             str(facts["test_samples"]),
-            "-" if best is None else f"{percent(simple[best])} ({best})",
+            "-" if best is None else f"{percent(best['error'])} ({best['name']})",
             f"{facts['seconds'] / 60:.1f}",
             "CPU" if "core" in facts["machine"] else facts["machine"],
             bytes_(facts["folder_bytes"]),

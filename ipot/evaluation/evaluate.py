@@ -1,4 +1,4 @@
-"""Scores of a model on a data set, and of the forecasts that it is held against."""
+"""Scores of a model on a data set, and of forecasts to compare it with."""
 
 from __future__ import annotations
 
@@ -110,20 +110,20 @@ def score(pairs) -> Scores:
 
 
 class Errors:
-    """Relative errors of samples, as they come in."""
+    """Collects the relative errors of samples."""
 
     def __init__(self) -> None:
         self.found: list[Tensor] = []
         self._sizes: list[Tensor] = []
 
     def add(self, prediction: Tensor, target: Tensor, **how: Any) -> None:
-        """Those of some samples, over the axes that `relative_l2` takes."""
+        """Add the errors of some samples, over the axes that `relative_l2` takes."""
         self.found.append(relative_l2(prediction, target, **how))
         self._sizes.append(norm(target, **how))
 
     def relative(self) -> Tensor:
-        """All of them; what is absolute, since its target is zero, in the typical size of the
-        targets that are not."""
+        """The relative errors. Where a target is zero, the error is divided by the typical size of
+        the other targets."""
         errors, sizes = torch.cat(self.found), torch.cat(self._sizes)
         typical = (errors / typical_where_zero(sizes)).clamp(max=LARGEST)
         return torch.where(sizes > 0, errors, typical)
@@ -143,7 +143,7 @@ def leads(steps: int) -> list[int]:
 
 
 def _pairs(name: str, forecast: Tensor, data: Dataset, batch: int) -> Iterator[tuple]:
-    """Forecast, truth, mask and weights, some samples at a time."""
+    """Forecast, truth, mask and weights, in batches."""
     if len(forecast) != len(data):
         raise DataError(f"{name} forecasts {len(forecast)} samples, the data have {len(data)}")
     for start in range(0, len(data), batch):
