@@ -54,7 +54,7 @@ RESERVE = 0.9
 LEAST = 0.05
 """Minutes of training at least."""
 SAMPLE_BYTES = 400_000
-"""How large samples.npz may be."""
+"""How large samples.npz may be, unless a single sample is larger."""
 KEPT = ((8, "float32"), (4, "float32"), (2, "float32"), (2, "float16"), (1, "float16"))
 """How many test samples it holds, and in which numbers: the first that fits."""
 NOT_ON_CARD = ("environment", "training")
@@ -428,15 +428,14 @@ def table() -> str:
     ]
     for name in trained.names():
         facts = trained.facts(name)
-        simple = facts["scores"].get("baselines") or {}
-        best = min(simple, key=simple.__getitem__) if simple else None
+        best = facts["simple"]
         cells = [
             f"`{name}`",
             facts["title"],
             f"`{facts['model']}`",
             percent(facts["error"]),
             str(facts["test_samples"]),
-            "-" if best is None else f"{percent(simple[best])} ({best})",
+            "-" if best is None else f"{percent(best['error'])} ({best['name']})",
             f"{facts['seconds'] / 60:.1f}",
             "CPU" if "core" in facts["machine"] else facts["machine"],
             bytes_(facts["folder_bytes"]),
