@@ -12,6 +12,7 @@ from ipot.errors import Unsupported
 from ipot.models.base import parameter_count
 from ipot.recipes import paper, published
 from ipot.recipes.experiment import build_model, experiment
+from ipot.report.tables import percent
 from ipot.typed_json import to_dict
 
 
@@ -50,14 +51,16 @@ def _list_trained(flags: Models) -> None:
     rows = [trained.facts(name) for name in trained.names()]
     if is_emitted({"trained": rows}, flags):
         return
-    from ipot.report.tables import bytes_, percent, table
+    from ipot.report.tables import bytes_, table
 
-    columns = ["name", "model", "test error", "samples", "minutes", "machine", "size"]
+    columns = ["name", "model", "test error", "best simple answer", "samples", "minutes", "machine"]
+    columns.append("size")
     cells = [
         [
             row["name"],
             row["model"],
             None if row["error"] is None else percent(row["error"]),
+            _told(row["simple"]),
             row["test_samples"],
             None if row["seconds"] is None else f"{row['seconds'] / 60:.1f}",
             row["machine"],
@@ -65,8 +68,16 @@ def _list_trained(flags: Models) -> None:
         ]
         for row in rows
     ]
-    caption = "test error: relative L2 on test samples, whose number stands beside it"
+    caption = (
+        "test error: mean relative L2 error on test samples, and what the best of the simple "
+        "answers has on them; sst is scored by what damped persistence leaves to explain"
+    )
     show(table("Trained models in the package", columns, cells, caption=caption))
+
+
+def _told(simple: dict[str, Any] | None) -> str | None:
+    """A simple answer with its error."""
+    return None if simple is None else f"{percent(simple['error'])} ({simple['name']})"
 
 
 def _cells(facts: dict) -> dict[str, str | None]:

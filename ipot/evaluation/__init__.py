@@ -1,1 +1,1 @@
-"""How good a prediction is, and at what cost."""
+"""Prediction, scores, simple predictors to compare with, and bounds."""

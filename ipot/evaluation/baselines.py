@@ -1,9 +1,9 @@
-"""Simple predictors that a model is held against, on anybody's data.
+"""Simple predictors to compare a model with, for any data.
 
-The mean field knows no input at all. The nearest neighbour answers as the training sample whose
-inputs are closest. The linear model regresses fields on the principal components of the inputs.
-None has a setting: what there is to choose, held-out parts of the training data choose. All are
-scored by the code that scores models.
+The mean field ignores the inputs. The nearest neighbour answers as the training sample whose inputs
+are closest. The linear model regresses fields on the principal components of the inputs. None has
+settings to choose: held-out parts of the training data choose them. All are scored by the code that
+scores models.
 
 Samples on one mesh are compared point by point. Where meshes differ, see
 `ipot.evaluation.sample_tables`.
@@ -54,7 +54,7 @@ class Baseline(ABC):
 
     @classmethod
     def best(cls: type[Simple], found: Sequence[Table]) -> Simple:
-        """Fitted to the table that serves best on a held-out fifth, and then to all of it."""
+        """Fitted to the table with the least error on a held-out fifth, and then to all of it."""
         if len(found) == 1 or len(found[0]) < 3:
             return cls(found[0])
         order = torch.randperm(len(found[0]), generator=generator(0, "frames"))[:TRIED]
@@ -68,7 +68,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def learn(self) -> None:
-        """Take from the table what answers are made of."""
+        """Learn from the table."""
 
     @abstractmethod
     def answer(self, samples: Sequence[Sample]) -> Iterator[Tensor]:
@@ -80,7 +80,7 @@ class Baseline(ABC):
         return field.to(self.table.dtype)
 
     def pairs(self, samples: Sequence[Sample] | Dataset) -> Iterator[tuple]:
-        """What `score` takes: prediction, targets, no mask, and weights, sample by sample."""
+        """Prediction, targets, no mask, and weights of each sample, as `score` takes them."""
         for start in range(0, len(samples), AT_ONCE):
             stop = min(start + AT_ONCE, len(samples))
             some = [_at_home(samples[i]) for i in range(start, stop)]
@@ -116,13 +116,14 @@ class NearestNeighbour(Baseline):
     name = "nearest neighbour"
 
     def learn(self) -> None:
-        """There is nothing to learn but the lengths of the rows."""
+        """Keep the lengths of the rows."""
         table = self.table
         squares = [table.inputs(rows).square().sum(1) for rows in table.blocks()]
         self.squares = torch.cat(squares)
 
     def nearest(self, samples: Sequence[Sample]) -> list[int]:
-        """The number of the training sample nearest to each; the first of several."""
+        """The number of the nearest training sample for each sample; the first if there are
+        several."""
         table, asked = self.table, self.table.inputs_of(samples)
         products = torch.cat([asked @ table.inputs(rows).T for rows in table.blocks()], 1)
         # Differences of large squares tell the few that may be nearest, and not which of them is.
@@ -133,7 +134,7 @@ class NearestNeighbour(Baseline):
         return few.gather(1, exact.argmin(1, keepdim=True)).flatten().tolist()
 
     def answer(self, samples: Sequence[Sample]) -> Iterator[Tensor]:
-        """The neighbours' targets, carried from their queries to the samples' own."""
+        """The neighbours' targets, interpolated from their queries to the samples' own."""
         data, frame = self.table.data, self.table.frame
         for row, sample in zip(self.nearest(samples), samples, strict=True):
             yield frame.field_of(data[row], sample)
@@ -163,7 +164,7 @@ class LinearComponents(MeanField):
         self.weights = regress(scores, targets, self.ridge)
 
     def answer(self, samples: Sequence[Sample]) -> Iterator[Tensor]:
-        """The mean and what the inputs add to it."""
+        """The mean field plus the regression on the inputs."""
         rows = self.mean + self.table.inputs_of(samples) @ self.basis @ self.weights
         return self._fields(rows, samples)
 
@@ -176,17 +177,17 @@ class LinearComponents(MeanField):
 class KernelComponents(Baseline):
     """Kernel regression of the targets on the principal components of the inputs.
 
-    Where a few parameters are all that is given, this is the one to beat.
+    If the inputs are a few parameters, this is the strongest of them.
     """
 
     name = "kernel (PCA)"
 
     def learn(self) -> None:
-        """Its length, its noise and its components, and the coefficients."""
+        """Choose length, noise and components, and compute the coefficients."""
         self.regression = regress_table(self.table)
 
     def answer(self, samples: Sequence[Sample]) -> Iterator[Tensor]:
-        """What samples with inputs like theirs have, the nearer the more."""
+        """The fields that the kernel regression gives."""
         return self._fields(self.regression(self.table.inputs_of(samples)), samples)
 
 
@@ -194,8 +195,8 @@ BASELINES: tuple[type[Baseline], ...] = (MeanField, NearestNeighbour, LinearComp
 
 
 def rivals(spec: Spec) -> tuple[type[Baseline], ...]:
-    """The simple predictors for data of a kind: where parameters are all that is given, a kernel
-    regression as well."""
+    """The simple predictors for some data; if the inputs are parameters alone, a kernel regression
+    as well."""
     return BASELINES if spec.inputs or not spec.parameters else (*BASELINES, KernelComponents)
 
 
@@ -205,8 +206,8 @@ def score_baselines(
     spec: Spec,
     channels: Sequence[int] | None = None,
 ) -> dict[str, Scores]:
-    """The scores of all simple predictors, fitted to `train`, on `test`, by name; of some of the
-    outputs alone where `channels` are given. What is fitted to may be in tables already."""
+    """The scores of all simple predictors, fitted to `train`, on `test`, by name; only of some
+    outputs if `channels` are given. `train` may be in tables already."""
     channels = range(len(spec.outputs)) if channels is None else channels
     test = test.to("cpu")
     found = tables(train, spec) if isinstance(train, Dataset) else list(train)
@@ -221,7 +222,7 @@ def _all_fit(frame: Rows, data: Dataset) -> bool:
 
 
 def _at_home(sample: Sample) -> Sample:
-    """The sample on the CPU, where everything here is done."""
+    """The sample on the CPU, where baselines are computed."""
     if sample.values.device.type == "cpu":
         return sample
     there: dict[str, Any] = {

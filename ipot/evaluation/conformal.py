@@ -78,7 +78,7 @@ class Conformal:
 
     @property
     def highest_level(self) -> float:
-        """The highest level that so many samples can vouch for."""
+        """The highest level that this number of calibration samples supports."""
         return self.samples / (self.samples + 1)
 
     def interval(
@@ -111,7 +111,7 @@ class Conformal:
         return prediction - half, prediction + half
 
     def state(self) -> dict[str, Tensor]:
-        """All of it as tensors by name, to be saved beside the weights of a model."""
+        """The bounds as tensors by name, to be saved beside the weights of a model."""
         found = {f"everywhere.{k}": v for k, v in vars(self.everywhere).items()}
         if self.local is not None and self.queries is not None:
             found |= {f"local.{k}": v for k, v in vars(self.local).items()}
@@ -121,7 +121,7 @@ class Conformal:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Tensor]) -> Conformal:
-        """What `state` gave, back."""
+        """The bounds from what `state` returned."""
         try:
             parts = [
                 Bounds(*(state[f"{part}.{name}"] for name in Bounds.__dataclass_fields__))
@@ -308,7 +308,7 @@ def _size(squares: list[Tensor]) -> Tensor:
 def _scaled(
     residuals: list[Tensor], scale: Tensor, squares: list[Tensor], floor: Tensor
 ) -> list[Tensor]:
-    """Residuals of every sample in units of the scale that the others have alone.
+    """Residuals of every sample, divided by the scale of all other samples.
 
     `squares` are what each sample adds to the square of the scale.
     """
@@ -342,7 +342,7 @@ class Bounds:
     """With M 1 where it is the same at all queries."""
 
     def half_width(self, level: float, simultaneous: bool) -> Tensor:
-        """Half of the way from the lower to the upper bound (T, M, K)."""
+        """Half the distance from the lower to the upper bound (T, M, K)."""
         if simultaneous:
             rank = math.ceil((len(self.maxima) + 1) * level - ROUNDING)
             return self.maxima[max(rank, 1) - 1] * self.scale
@@ -351,7 +351,7 @@ class Bounds:
         return quantiles.unsqueeze(1) * self.scale
 
     def check(self) -> None:
-        """Refuse what disagrees, as from a file that was written by something else."""
+        """Refuse tensors that do not fit together, such as from a file of another program."""
         levels, times, channels = self.quantiles.shape
         if len(self.levels) != levels or self.scale.shape[::2] != (times, channels):
             raise DataError(
@@ -378,13 +378,13 @@ def read_off(scores: list[Tensor], scale: Tensor) -> Bounds:
 
 
 def _narrowed(scores: Tensor) -> Tensor:
-    """In float32, where one that is too large is the largest there is: where all other samples have
-    no residual at all, the scale is next to nothing."""
+    """In float32, limited to its largest number: if all other samples have no residual, the scale
+    is next to zero."""
     return scores.clamp_max(torch.finfo(torch.float32).max).float()
 
 
 def _quantiles(scores: list[Tensor], levels: Tensor) -> Tensor:
-    """The residual that bounds at each level; the module says how."""
+    """The scaled residual that is the bound at each level, as the module describes."""
     values, below, share = _ranked(scores)
     values, order = values.sort()
     below, share = below[order], share[order]

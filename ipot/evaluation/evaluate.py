@@ -1,4 +1,4 @@
-"""Scores of a model on a data set, and of the forecasts that it is held against."""
+"""Scores of a model on a data set, and of forecasts to compare it with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ipot.errors import DataError
 from ipot.evaluation.metrics import LARGEST, squared_error, typical_where_zero, unit_of
 from ipot.evaluation.metrics import norm_of_any_size as norm
 from ipot.evaluation.metrics import relative_l2_of_any_size as relative_l2
-from ipot.evaluation.predict import predictions
+from ipot.evaluation.predict import in_evaluation_mode, predictions
 from ipot.models.base import Operator
 
 
@@ -57,15 +57,11 @@ def evaluate(
     """Predict a whole data set and score it; with `finite`, refuse answers that are not; with
     `symmetric`, average them over the problem's symmetries. `channels` scores some of the outputs
     alone."""
-    training = model.training
-    model.eval()
-    try:
+    with in_evaluation_mode(model):
         how = {"finite": finite, "symmetric": symmetric}
         pairs = predictions(model, data, batch=batch, device=device, **how)
         rows = ((p, b.truth, b.query_mask, b.weights) for b, p in pairs)
         return score(rows if channels is None else chosen(rows, channels))
-    finally:
-        model.train(training)
 
 
 def chosen(pairs, channels: Sequence[int]) -> Iterator[tuple]:
@@ -110,20 +106,20 @@ def score(pairs) -> Scores:
 
 
 class Errors:
-    """Relative errors of samples, as they come in."""
+    """Collects the relative errors of samples."""
 
     def __init__(self) -> None:
         self.found: list[Tensor] = []
         self._sizes: list[Tensor] = []
 
     def add(self, prediction: Tensor, target: Tensor, **how: Any) -> None:
-        """Those of some samples, over the axes that `relative_l2` takes."""
+        """Add the errors of some samples, over the axes that `relative_l2` takes."""
         self.found.append(relative_l2(prediction, target, **how))
         self._sizes.append(norm(target, **how))
 
     def relative(self) -> Tensor:
-        """All of them; what is absolute, since its target is zero, in the typical size of the
-        targets that are not."""
+        """The relative errors. Where a target is zero, the error is divided by the typical size of
+        the other targets."""
         errors, sizes = torch.cat(self.found), torch.cat(self._sizes)
         typical = (errors / typical_where_zero(sizes)).clamp(max=LARGEST)
         return torch.where(sizes > 0, errors, typical)
@@ -143,7 +139,7 @@ def leads(steps: int) -> list[int]:
 
 
 def _pairs(name: str, forecast: Tensor, data: Dataset, batch: int) -> Iterator[tuple]:
-    """Forecast, truth, mask and weights, some samples at a time."""
+    """Forecast, truth, mask and weights, in batches."""
     if len(forecast) != len(data):
         raise DataError(f"{name} forecasts {len(forecast)} samples, the data have {len(data)}")
     for start in range(0, len(data), batch):

@@ -1,4 +1,4 @@
-"""Values carried from scattered places to others, and places that stand for many meshes.
+"""Interpolation from scattered places to others, and common places for many meshes.
 
 Coordinates are first laid out so that near places get near coordinates: longitude and latitude
 become unit vectors, others are counted in lengths of their domain, and periodic ones go around.
@@ -63,7 +63,7 @@ class Space:
 
     @cached_property
     def box(self) -> np.ndarray:
-        """For every coordinate (e), after what length it repeats; 0 where it does not."""
+        """The period of every coordinate (e), 0 if it has none."""
         if self.globe == "vectors":
             return np.zeros(len(self.domain))
         _, lengths = self._scales
@@ -77,7 +77,7 @@ class Space:
 
     @property
     def _round(self) -> int:
-        """How many of the first coordinates are latitude and longitude."""
+        """The number of leading coordinates that are latitude and longitude."""
         return 2 if self.globe and len(self.domain) >= 2 else 0
 
     @cached_property
@@ -100,7 +100,7 @@ class Scattered:
         self._fit: tuple[np.ndarray, np.ndarray] | None = None
 
     def at(self, values: Tensor, places: Tensor) -> Tensor:
-        """Values (n, columns) as they would be at other places (m, columns), in float64.
+        """Values (n, columns) interpolated to other places (m, columns), in float64.
 
         Places that are those of the values, in the same order, keep them as they are.
         """
@@ -122,7 +122,8 @@ class Scattered:
         return torch.from_numpy(np.concatenate([vector, distance[:, None]], 1))
 
     def _fitted(self, places: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """The nearest rows of each place (m, k), and what each counts (m, k), kept for the last."""
+        """The nearest rows of each place (m, k) and their weights (m, k), cached for the last
+        places."""
         if self._fit is None or self._asked is not places:
             self._asked, self._fit = places, self._weights(self.space.flat(places))
         return self._fit
@@ -207,5 +208,5 @@ def _unit_vectors(x: np.ndarray, globe: str) -> np.ndarray:
 
 
 def _shares(steps: np.ndarray, box: np.ndarray) -> np.ndarray:
-    """Steps in lengths of the box; 0 along coordinates that do not repeat."""
+    """Displacements in units of the period; 0 along coordinates without one."""
     return np.divide(steps, box, out=np.zeros_like(steps), where=box > 0)

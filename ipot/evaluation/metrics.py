@@ -1,9 +1,9 @@
-"""Errors, as the field counts them.
+"""Errors, as they are computed in the literature.
 
 The relative L2 error of a sample takes one norm jointly over times, queries and channels, in
-physical units and unweighted; a score is its mean over samples. Beside it stand the same per time,
-per channel, and weighted by quadrature where samples carry weights. The root mean square error is
-in the units of the field and always weighted where there are weights: it is an integral.
+physical units and unweighted; a score is its mean over samples. It is also given for each time and
+each channel, and weighted by quadrature if samples carry weights. The root mean square error is in
+the units of the field and always weighted where there are weights: it is an integral.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def relative_l2_of_any_size(
     weights: Float[Tensor, "B1 M"] | None = None,
     over: tuple[int, ...] = (1, 2, 3),
 ) -> Tensor:
-    """The relative error for scores, in float64: right where squares would be zero or infinite.
+    """The relative error for scores, in float64, also where squares would underflow or overflow.
 
     Where a target is zero throughout, the error is the norm of the prediction itself.
     """
@@ -69,13 +69,13 @@ def norm_of_any_size(
     weights: Float[Tensor, "B1 M"] | None = None,
     over: tuple[int, ...] = (1, 2, 3),
 ) -> Tensor:
-    """What a relative error is divided by, as far as float64 holds it."""
+    """The divisor of a relative error, in float64."""
     norm, unit = _norm(target, _factor(mask, weights), over)
     return (norm * unit).clamp(max=LARGEST)
 
 
 def _norm(numbers: Tensor, factor: Tensor | None, over: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The norm of numbers over some axes, in units that are 1 where squares need no other."""
+    """The norm over some axes, computed in units in which squares do not overflow."""
     if factor is not None:
         numbers = torch.where(factor > 0, numbers, 0.0)  # padding may hold anything
     unit = _unit(numbers.abs().amax(over, keepdim=True))
@@ -96,8 +96,7 @@ def typical_where_zero(sizes: Tensor) -> Tensor:
 
 
 def unit_of(numbers: Float[Tensor, "B T M K"]) -> Float[Tensor, ""]:
-    """What numbers are to be divided by before they are squared: 1 unless float64 would have no
-    such squares."""
+    """The number to divide by before squaring: 1 unless squares would overflow or underflow."""
     return _unit(numbers.abs().max())
 
 

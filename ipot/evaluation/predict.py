@@ -1,7 +1,7 @@
 """Predictions in bounded memory: any number of samples, inputs, queries and steps.
 
-A batch need not lie where the model does. Its rows travel chunk by chunk, and the answers travel
-back; so it may be larger than the memory of a GPU, or a file that is mapped and never read whole.
+A batch need not be on the model's device. Its rows are copied there chunk by chunk, and the answers
+back; so it may be larger than the memory of a GPU, or mapped from a file and never read whole.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from ipot import symmetry
 from ipot.accelerate import for_answers
@@ -45,12 +45,12 @@ def predict(
 ) -> Float[Tensor, "B T M K"]:
     """A batch's fields, in chunks so that memory does not grow with the points and queries.
 
-    A latent model encodes and steps once and decodes chunk by chunk; any other one that takes free
-    queries is called once for each chunk. Chunked equals whole up to rounding. `rows` are the
+    A latent model encodes and steps once and decodes chunk by chunk; any other model that takes
+    free queries is called for each chunk. Chunked equals whole up to rounding. `rows` are the
     samples times points, or times queries, that are taken at once.
 
-    The answer lies where the batch does, or is written to `out` (B, T, M, K), wherever that is.
-    With `finite` an answer that is not finite is an error that says where the first one is.
+    The answer is on the batch's device, or is written to `out` (B, T, M, K) on any device. With
+    `finite` an answer that is not finite is an error that says where the first one is.
     """
     if rows is not None and rows < 1:
         raise DataError(f"rows must be at least 1, got {rows}")
@@ -73,12 +73,12 @@ def predict(
 
 
 def _may_replay(home: _Home) -> bool:
-    """True if answers are captured and replayed there."""
+    """True if answers may be captured and replayed on this device."""
     return home.device.type == "cuda"
 
 
 def _most(rows: int | None) -> int:
-    """Rows that are taken at once."""
+    """The number of rows to take at once."""
     return min(rows or QUERIES_AT_ONCE, MOST_ROWS)
 
 
@@ -103,6 +103,18 @@ def _predict(
     if finite:
         refuse_infinite(whole, answers.ends, batch, model.spec)
     return whole
+
+
+@contextmanager
+def in_evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Set a model to evaluation mode, and afterwards each of its layers to the mode it was in."""
+    before = [(layer, layer.training) for layer in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for layer, training in before:
+            layer.training = training
 
 
 def averaged(model: Operator, batch: Batch, *, finite: bool = False) -> Float[Tensor, "B T M K"]:
@@ -142,7 +154,7 @@ def predictions(
 
 @dataclass(frozen=True)
 class _Home:
-    """Where a model lives, and in which precision; None for one that has no weights to tell."""
+    """The device and precision of a model; None if it has no weights."""
 
     device: torch.device
     dtype: torch.dtype | None
@@ -155,19 +167,19 @@ class _Home:
         return cls(batch.values.device, None)
 
     def holds(self, batch: Batch) -> bool:
-        """True if a batch is there already."""
+        """True if a batch is on the device already."""
         tensors = (batch.points, batch.values, batch.queries)
         return all(t.device == self.device and t.dtype == self._dtype(t) for t in tensors)
 
     def bring(self, tensor: Tensor) -> Tensor:
-        """A tensor there. To a GPU it goes through page-locked memory, and nobody waits for it."""
+        """A tensor on the device; to a GPU through page-locked memory, without waiting."""
         tensor = tensor.to(self._dtype(tensor))
         if tensor.device.type == "cpu" and self.device.type == "cuda":
             tensor = tensor.pin_memory()
         return tensor.to(self.device, non_blocking=True)
 
     def bring_all(self, batch: Batch) -> Batch:
-        """A batch there."""
+        """A batch on the device."""
         batch = replace(batch, targets=None, weights=None)
         tensors = {f.name: getattr(batch, f.name) for f in fields(batch)}
         tensors = {name: t for name, t in tensors.items() if isinstance(t, Tensor)}
@@ -177,14 +189,14 @@ class _Home:
         return replace(batch, **{name: there[id(t)] for name, t in tensors.items()})
 
     def _dtype(self, tensor: Tensor) -> torch.dtype:
-        """Numbers come in the model's precision, but places are never rounded below float32."""
+        """The precision for a tensor: the model's, but at least float32 for coordinates."""
         if self.dtype is None or not tensor.is_floating_point():
             return tensor.dtype
         return torch.promote_types(self.dtype, torch.float32)
 
 
 class _Answers:
-    """The fields as they come in. One that comes from a GPU is written while the next is made."""
+    """Collects the fields. One that comes from a GPU is written while the next is computed."""
 
     def __init__(
         self, batch: Batch, channels: int, out: Tensor | None, *, finite: bool = False
@@ -226,7 +238,7 @@ class _Answers:
             place.copy_(answer)
 
     def whole(self) -> Tensor:
-        """All of them."""
+        """All fields."""
         self._write()
         assert self.out is not None
         return self.out
@@ -265,8 +277,8 @@ def refuse_infinite(answer: Tensor, ends: list[Tensor], batch: Batch, spec: Spec
 
 
 def _small(batch: Batch, most: int, rows: int | None) -> bool:
-    """True if a batch can be answered in one go. The model decides how it takes its inputs, unless
-    the caller limits their `rows`."""
+    """True if a batch can be answered in one call. The model decides how it takes its inputs,
+    unless the caller limits their `rows`."""
     asked = batch.size * batch.queries.shape[-2] * len(batch.times)
     return asked <= most and (rows is None or batch.size * batch.values.shape[1] <= most)
 

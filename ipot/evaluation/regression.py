@@ -59,7 +59,8 @@ class Matrix:
         return torch.cat([block @ right for block in self.blocks(torch.arange(self.count))])
 
     def products(self) -> Tensor:
-        """Of all rows with all rows (count, count), which are held for it."""
+        """The products of all rows with all rows (count, count), which are held in memory for
+        it."""
         whole = self.rows(slice(None))
         return whole @ whole.T
 
@@ -73,10 +74,9 @@ class Matrix:
 
 
 def components(matrix: Matrix, most: int = MOST_COMPONENTS) -> Tensor:
-    """Orthonormal directions (width, p) in which rows of mean zero spread, the widest first.
+    """The principal components (width, p) of rows of mean zero, the largest first.
 
-    All of them where there are few; otherwise by subspace iteration from a random start that is
-    always the same.
+    All of them if there are few; otherwise by subspace iteration from a fixed random start.
     """
     look = evenly(matrix.count, LOOKED_AT)
     room = WORK / (len(look) * max(1, matrix.width))
@@ -89,7 +89,7 @@ def components(matrix: Matrix, most: int = MOST_COMPONENTS) -> Tensor:
 
 
 def _span(matrix: Matrix, look: Tensor, most: int) -> Tensor:
-    """An orthonormal basis (width, n) of where the rows lie, or mostly lie."""
+    """An orthonormal basis (width, n) of the space of the rows, or of most of it."""
     if matrix.width <= most:
         return torch.eye(matrix.width, dtype=torch.float64)
     if len(look) <= most:
@@ -107,14 +107,14 @@ def _span(matrix: Matrix, look: Tensor, most: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Ridge:
-    """How many components, and how strong a ridge in units of the variance of the first."""
+    """The number of components, and the ridge in units of the variance of the first."""
 
     count: int
     strength: float
 
 
 def choose_ridge(scores: Tensor, targets: Matrix, norms: Tensor) -> Ridge:
-    """What gives the least relative error on held-out samples, each fifth held out in turn.
+    """The ridge with the least relative error on held-out samples, each fifth held out in turn.
 
     `scores` (samples, p) are the components of the inputs; `targets` have mean zero, and `norms`
     (samples) are the lengths that errors are divided by. No component at all, the mean, is one of
@@ -227,7 +227,7 @@ class Choice:
 
     @property
     def is_mean(self) -> bool:
-        """Whether the inputs do not count."""
+        """True if the prediction is the mean field."""
         return self.count == 0
 
 
@@ -252,7 +252,7 @@ class Regression:
     """(q, width)"""
 
     def coefficients(self, rows: Tensor) -> Tensor:
-        """Of other rows (samples, q)."""
+        """The coefficients of other rows (samples, q)."""
         return features(rows @ self.basis, self.known, self.choice.length) @ self.weights
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -261,7 +261,7 @@ class Regression:
 
 
 def features(scores: Tensor, known: Tensor, length: float) -> Tensor:
-    """What weights apply to: components themselves, or how near they are to those of samples."""
+    """The features: the components themselves, or the kernel with the components of the samples."""
     return matern(scores, known, length) if length > 0 else scores
 
 
@@ -272,7 +272,7 @@ def matern(left: Tensor, right: Tensor, length: float) -> Tensor:
 
 
 def distances(left: Tensor, right: Tensor) -> Tensor:
-    """Between all rows of both (n, m)."""
+    """The distances between all rows of both (n, m)."""
     return torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -331,7 +331,8 @@ def regress_table(table: Table) -> Regression:
 def choose(
     scores: Tensor, turned: Tensor, rest: Tensor, norms: Tensor
 ) -> tuple[Choice, float, float]:
-    """What has the least relative error on samples held out, that error, and the mean field's.
+    """The choice with the least relative error on held-out samples, that error, and the mean
+    field's.
 
     `rest` are the squares of what the compressed targets have left out, `norms` the sizes of the
     targets that errors are divided by.
@@ -376,7 +377,7 @@ def parts(samples: int) -> list[Tensor]:
 
 
 def _folds(whole: Tensor, targets: Tensor, noises: tuple[float, ...]) -> list[Tensor]:
-    """For several noises what every sample is given by the other folds."""
+    """For several noises, the prediction for every sample from the other folds."""
     made = [torch.zeros_like(targets) for _ in noises]
     for fold in parts(len(targets)):
         kept = torch.ones(len(targets), dtype=torch.bool)

@@ -1,1 +1,1 @@
-"""`ipot.fit`: open data of one's own, choose sizes, train, and save the model."""
+"""`ipot.fit`: open your own data, choose sizes, train, and save the model."""

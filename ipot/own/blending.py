@@ -47,7 +47,7 @@ class SimplePredictor:
 
     @property
     def kind(self) -> str:
-        """Its name."""
+        """What the predictor is: a kernel regression or a linear model."""
         return "kernel regression" if self.regression.choice.length > 0 else "linear model"
 
     def describe(self) -> str:
@@ -107,7 +107,7 @@ Fewer choose by chance, and nothing would tell."""
 
 @dataclass(frozen=True, eq=False)
 class Blended:
-    """A model beside a simple predictor, what its facts are then, and what is said of it."""
+    """A blended model, its spec, and a description of the blend."""
 
     model: Operator
     spec: Spec
@@ -123,7 +123,7 @@ def blended(
     known: Sequence[Table],
     channels: Sequence[int],
 ) -> Blended | None:
-    """A fitted model blended with what is simple; None where that does not help. `known` are the
+    """A fitted model blended with a simple predictor; None if that does not help. `known` are the
     training data in tables, `channels` the outputs that vary."""
     if splits.validation is splits.train or len(splits.validation) < FEWEST:
         return None
@@ -148,7 +148,7 @@ def best_shares(
     channels: Sequence[int],
     device: torch.device,
 ) -> Tensor:
-    """The part (K) of the simple predictor with which the relative errors are least."""
+    """The share (K) of the simple predictor with which the relative errors are least."""
     count = len(model.spec.outputs)
     sums: list[Tensor] = []
     pairs = zip(
@@ -187,7 +187,7 @@ def _sum(numbers: Tensor, counts: Tensor) -> Tensor:
 
 
 def _beside(model: Operator, spec: Spec, found: SimplePredictor) -> Operator:
-    """A model in degrees, beside a simple predictor that counts nothing yet."""
+    """A model in degrees, blended with a simple predictor whose share is still zero."""
     inner = within_globe(model)
     own = inner.spec
     inner.spec = replace(own, simple=found.sizes)
@@ -214,7 +214,7 @@ class _Simple(Operator):
         self.whole: Any = blend
 
     def forward(self, batch):
-        """What it answers by itself."""
+        """The simple predictor's answer."""
         blend = _inside(self.whole)
         seen = batch if self.whole is blend else self.whole.seen(batch)
         steps = blend.steps(batch.times)

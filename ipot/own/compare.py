@@ -1,4 +1,4 @@
-"""`ipot.compare`: several systems on data of one's own, the same split and the same minutes."""
+"""`ipot.compare`: several systems on your own data, with the same split and the same minutes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def side_by_side(
     quiet: bool,
     **options: Any,
 ) -> Comparison:
-    """What `compare` does, but for the table at the end; `say` is told what happens."""
+    """`compare` without printing the table; `say` is called with progress."""
     refuse_settings(
         None, preset="default", seed=seed, minutes=minutes, epochs=None, model=None, training=None
     )

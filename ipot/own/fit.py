@@ -1,7 +1,7 @@
-"""`ipot.fit`: from data of one's own to an operator that answers anywhere.
+"""`ipot.fit`: from your own data to a trained operator.
 
 Data and a device become the settings of an experiment (`ipot.own.sizing`), which is trained like
-any other (`ipot.recipes.running`); what comes of it is scored, calibrated and saved.
+any other (`ipot.recipes.running`); the model is then scored, calibrated and saved.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def fit(
 
 
 def _arguments() -> set[str]:
-    """What `fit` may be told by name, its options among it."""
+    """The names of all arguments of `fit`, its options included."""
     told = {*inspect.signature(fit).parameters, *inspect.signature(open_data).parameters}
     return (told | {*SERIES, *PLACES}) - {"source", "options", "unnamed"}
 
@@ -249,7 +249,7 @@ def _refuse_changed(
 
 
 def _was_to_blend(run: Run) -> bool:
-    """Whether a run was started to have its answers blended; what it does not say, it was."""
+    """True if a run was started with blending, which is the default."""
     return from_value(bool, run.config().get("blend", True), f"{run.config_file}: blend")
 
 
@@ -268,7 +268,7 @@ def _blend(
     constants: dict[str, float],
     say: Callable[[str], None],
 ) -> dict[str, Operator]:
-    """Blend the answers with those of a simple predictor where that helps; what is blended."""
+    """Blend the model with a simple predictor if that helps; returns the blend's parts by name."""
     channels = [i for i, name in enumerate(fitted.spec.outputs) if name not in constants]
     found = blended(fitted.model, fitted.spec, splits, known, channels)
     if found is not None:
@@ -325,7 +325,7 @@ def total(scores: Scores) -> float:
 
 @contextlib.contextmanager
 def _threads(settings: Experiment, device: torch.device) -> Iterator[None]:
-    """As many threads as serve a step best, now and on this machine; afterwards as before.
+    """Use the number of threads with which a step is quickest on this machine; restored afterwards.
 
     Only where time is the limit: a run of so many epochs ends in the same bits every time.
     """

@@ -20,8 +20,7 @@ from ipot.saved.folder import is_saved, read_saved, refuse_current, refuse_targe
 def working_folder(
     out: Path | str | None, resume: Path | str | None, *, or_resume: bool = False
 ) -> Iterator[tuple[Path, bool]]:
-    """Where to work, a folder of the user's or one that is gone afterwards; and whether a run is
-    there to go on with.
+    """The folder to work in, the user's or a temporary one, and whether it holds a run to resume.
 
     A folder that is taken, or cannot be written to, is refused at once; where nothing came of the
     fit, none is left behind. With `or_resume` a run that is in `out` goes on.
@@ -63,7 +62,7 @@ def working_folder(
 
 
 def _instead(folder: Path) -> str:
-    """What to do about a folder without the run of a fit."""
+    """Advice on a folder that does not hold the run of a fit."""
     if is_saved(folder) or not Run(folder).config_file.is_file():
         return "Start one by out=..."
     if folder.name == TRAINING:
@@ -95,7 +94,8 @@ def _refuse_taken(folder: Path) -> None:
 
 
 def _is_blank(folder: Path) -> bool:
-    """True if nothing is there, or nothing but what a fit left that was killed as it began."""
+    """True if a folder is missing or empty, or holds only what a fit that was killed at its start
+    has left."""
     training = folder / TRAINING
     begun = training.is_dir() and not lock.is_blank(training)
     return not begun and all(path == training and path.is_dir() for path in folder.iterdir())

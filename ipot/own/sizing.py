@@ -1,4 +1,4 @@
-"""Which model, and how to train it, for data that nobody has tuned for.
+"""Sizes of a model and its training for data that nobody has tuned for.
 
 What is affordable decides: a step must be quick enough for some thousands of them in the time
 there is. So a model on a CPU is small and looks at a part of the points at a time, and features
@@ -43,7 +43,7 @@ MOST_EPOCHS = 100_000
 
 @dataclass(frozen=True)
 class Budget:
-    """What a step may cost on a kind of device."""
+    """What a step may cost on a type of device."""
 
     width: int
     latents: int
@@ -168,8 +168,8 @@ def refuse_settings(
     model: dict[str, Any] | None,
     training: dict[str, Any] | None,
 ) -> None:
-    """Refuse what cannot be meant, before any data are read; of the model's settings only if it is
-    known which model."""
+    """Refuse impossible settings before any data are read; settings of the model only if the model
+    is known."""
     if preset not in PRESETS:
         raise Unsupported(f"unknown preset {shown(preset)}. Known: {', '.join(PRESETS)}")
     if not (_whole(seed) and 0 <= seed < 2**63):
@@ -189,15 +189,15 @@ def refuse_settings(
 
 
 def refuse_misspelt(given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse arguments that are almost known ones, and say which are meant."""
+    """Refuse misspelt arguments, and name those that are probably meant."""
     known = sorted(known)
     for name in given:
         if name not in known and (alike := difflib.get_close_matches(name, known, n=1)):
             raise UnknownName(f"ipot.fit has no argument {shown(name)}. Did you mean {alike[0]}?")
 
 
-def _given(name: str, kind: type, given: Any) -> dict[str, Any]:
-    """Settings that somebody gave, each of the type that it is to have."""
+def _given(name: str, cls: type, given: Any) -> dict[str, Any]:
+    """Settings given by the user, converted to their types."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -206,13 +206,13 @@ def _given(name: str, kind: type, given: Any) -> dict[str, Any]:
         raise Unsupported(
             f"{name} must be {or_name}a dictionary of settings, like {example}, got {shown(given)}"
         )
-    known = [f.name for f in fields(kind)]
+    known = [f.name for f in fields(cls)]
     if unknown := [key for key in given if key not in known]:
         raise Unsupported(
             f"{name}: no such setting as {', '.join(map(shown, unknown))}. Known: "
             f"{', '.join(known)}"
         )
-    hints, found = get_type_hints(kind), {}
+    hints, found = get_type_hints(cls), {}
     for key, value in given.items():
         where = f"{name}.{key}"
         try:
@@ -293,7 +293,7 @@ def _lines(places: Tensor, domain: Bounds) -> float:
 
 
 def _said(name: str, model: Any, how: Training, device: torch.device) -> tuple[str, ...]:
-    """What was chosen, for the user to read."""
+    """A sentence on what was chosen."""
     length = f"{how.minutes:g} minutes" if how.minutes is not None else f"{how.epochs} epochs"
     seen = ""
     if how.points < 1 or how.queries < 1:

@@ -1,1 +1,1 @@
-"""Whole experiments as functions that return settings."""
+"""Experiments: their settings by problem, system and preset, and their runs."""

@@ -55,7 +55,8 @@ Recipe = Callable[[str], Experiment]
 
 
 def shared(problem: str, preset: str = "default") -> Experiment:
-    """What all systems start from: a problem in its default view and its numbers of samples."""
+    """The settings that all systems share: a problem in its default view and its numbers of
+    samples."""
     if preset not in PRESETS:
         raise UnknownName(f"unknown preset {shown(preset)}. Known: {', '.join(PRESETS)}")
     made = experiment(problem, "ipot")
@@ -63,7 +64,7 @@ def shared(problem: str, preset: str = "default") -> Experiment:
 
 
 def chosen(words: str | Sequence[str]) -> list[str]:
-    """The systems that are meant by names, in a list or with commas between them, or by `all`."""
+    """The systems named in a list, by names with commas between them, or by `all`."""
     listed = [words] if isinstance(words, str) else list(words)
     if odd := [word for word in listed if not isinstance(word, str)]:
         raise UnknownName(f"systems are given by their names, got {shown(odd[0])}")
@@ -157,7 +158,7 @@ def _plans(
 
 
 def _code_of(folder: Path) -> Any:
-    """What a run says of the code of its model."""
+    """The record of a model's code in the settings of its run."""
     config = Run(folder).config() if Run(folder).config_file.exists() else {}
     code = config.get("code")
     return code.get("model") if isinstance(code, dict) else None
@@ -223,7 +224,7 @@ def _refuse_folder(plan: Entrant, folder: Path) -> None:
 
 
 def _state(plan: Entrant, folder: Path) -> str:
-    """What comes next for a system, in words."""
+    """The next step for a system, in words."""
     if plan.settings is None:
         return plan.reason
     if _test(folder).exists():
@@ -278,7 +279,8 @@ def _outcome(
 
 
 def _crowded(device: str) -> str:
-    """Who else works on this machine, in words; minutes on a CPU are not comparable then."""
+    """A remark if other programs use this machine's cores: minutes on a CPU are not comparable
+    then."""
     if choose(device).type != "cpu":
         return ""
     busy, cores = busy_cores()

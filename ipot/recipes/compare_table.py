@@ -23,7 +23,7 @@ from ipot.typed_json import from_value
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What became of one system."""
+    """The result of one system."""
 
     model: str
     parameters: int | None = None
@@ -93,7 +93,7 @@ def row_of(
     *,
     small: bool = False,
 ) -> Row:
-    """What became of a system, from its run folder and its scores on the test split.
+    """The result of a system, from its run folder and its scores on the test split.
 
     What others have published is no comparison for `small` sizes.
     """
@@ -138,7 +138,7 @@ def _error(test: dict[str, Any], base: Experiment) -> float | None:
 
 
 def _efforts(result: Result, lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the training took."""
+    """Epochs, seconds and memory of a training."""
     # The first line is written at the end of the first epoch, unless time ran out before it.
     whole = lines[0]["step"] if lines and lines[0].get("epoch") == 1 else None
     return {
@@ -151,7 +151,7 @@ def _efforts(result: Result, lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _unlike(result: Result, minutes: float) -> list[str]:
-    """What the clock did otherwise than it should."""
+    """A note if a run did not use its minutes as it should."""
     notes = []
     if result.epochs == 0:
         notes.append("the minutes ended before its first epoch did")
@@ -173,7 +173,8 @@ def _other_environment(folder: Run) -> list[str]:
 
 
 def simple_scores(plans: list[Entrant], tests: list[dict[str, Any]]) -> dict[str, Any]:
-    """What answers without a model score; those to the shared view of the problem, if there are."""
+    """The scores of predictions without a model, for the shared view of the problem, if there are
+    any."""
     pairs = sorted(zip(plans, tests, strict=False), key=lambda pair: len(pair[0].view))
     scored = [test for _, test in pairs if "relative_l2" in test]
     guesses = [test["mean_field"] for test in scored if test["mean_field"] is not None]

@@ -38,7 +38,7 @@ AS_TRAINED = "test data as in training"
 def record_of(
     folder: Path | str, *, command: str | None = None, tests: dict[str, float] | None = None
 ) -> Record:
-    """What the ledger keeps of a run that has ended.
+    """The record of a run that has ended.
 
     `tests` are errors on the test split by how its data were seen, in words.
     """
@@ -80,8 +80,8 @@ def record_of(
 
 
 def add(file: Path | str, records: Iterable[Record], *, replacing: bool = False) -> None:
-    """Write runs down. One that is there already keeps its command and commit and gains tests, or
-    makes way where records are to be replaced."""
+    """Add records. A run that is there already keeps its command and commit and gains tests, or is
+    replaced if that is asked for."""
     file = Path(file)
     with lock.locked(file.parent, "writing a ledger", wait=True, patience=60.0):
         kept = {record["id"]: record for record in read(file)}
@@ -120,7 +120,7 @@ def read(file: Path | str) -> list[Record]:
 
 
 def sealed(record: Record) -> Record:
-    """The record with the hash of all else that is in it."""
+    """The record with a hash of its content."""
     content = {name: value for name, value in record.items() if name != SEAL}
     told = json.dumps(content, sort_keys=True)
     return content | {SEAL: hashlib.sha256(told.encode()).hexdigest()[:16]}

@@ -130,7 +130,7 @@ class OwnData(Problem):
 
     @classmethod
     def from_dict(cls, content: dict[str, Any], where: str) -> OwnData:
-        """What a config.json says of data that are not there."""
+        """The description of data in a config.json, without the data."""
         if unknown := sorted(set(content) - set(ENTRIES)):
             raise RunError(
                 f"{where}: unknown problem.{unknown[0]}; known: {', '.join(ENTRIES)}. Put back "
@@ -167,7 +167,7 @@ class OwnData(Problem):
         return self.facts
 
     def found_again(self, data: OwnData, where: str) -> OwnData:
-        """The data that somebody brings, if they are those that this description is of."""
+        """The user's data, refused if they are not those that this describes."""
         if self.fingerprints[0] not in data.fingerprints:
             raise RunError(
                 f"{where}: the run was trained on other data than these. Give the same data, or "

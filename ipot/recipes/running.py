@@ -95,7 +95,7 @@ def run(
 
 @contextmanager
 def claimed(path: Path, here: World) -> Iterator[None]:
-    """Have a run folder for oneself; of several processes the first one takes the lock for all."""
+    """Lock a run folder; of several processes the first one takes the lock for all."""
     with ExitStack() as held:
         here.lead(lambda: held.enter_context(locked(path, "training")))
         yield
@@ -149,7 +149,7 @@ def _resumed(
     quiet: bool,
     trusted: bool,
 ) -> Result:
-    """Go on with a run in a folder that nobody else works in."""
+    """Resume a run in a folder that is locked."""
     settings, start = _with_data(folder, data, trusted), folder.config().get("start_from")
     from_value(str | None, start, f"{folder.config_file}: start_from")
     source = None
@@ -161,7 +161,7 @@ def _resumed(
 
 
 def _with_data(folder: Run, data: OwnData | None, trusted: bool) -> Experiment:
-    """The settings of a run that is to go on, refused where its data are not at hand."""
+    """The settings of a run to resume; refused if it needs data that were not given."""
     settings = read_settings(folder, trusted=trusted, data=data)
     if isinstance(settings.problem, OwnData) and data is None:
         raise RunError(
@@ -172,7 +172,7 @@ def _with_data(folder: Run, data: OwnData | None, trusted: bool) -> Experiment:
 
 
 def ended(folder: Run) -> Result | None:
-    """What a run said of itself at its end; None where it has not got there."""
+    """The result of a run; None if it has not ended."""
     advice = "Remove it, and the run goes on from its last checkpoint."
     try:
         content = safe_read.read_json(folder.result, most=1 << 20, advice=advice)
@@ -230,8 +230,8 @@ def _refuse_unlike(settings: Experiment, file: Path, config: Path, prefix: str) 
     found, state = checkpoint.header(file)
     found = shapes.of_prefix(prefix, found)
     spec = settings.spec
-    kind = registry.find("models", settings.model_name)
-    owner = {"model": registry.name_of(kind), "problem": spec.name}
+    model_class = registry.find("models", settings.model_name)
+    owner = {"model": registry.name_of(model_class), "problem": spec.name}
     checkpoint.refuse_other(state, owner, file)
     wanted = shapes.wanted_shapes(settings.model_name, settings.model, spec, found, config)
     # The type of numbers is that of the training, and weights are converted.
@@ -268,9 +268,9 @@ def _trainer(
 
 
 def objective_for(settings: Experiment, data: Dataset) -> Objective:
-    """Relative errors; of data of one's own, those of every channel in its own size.
+    """The relative L2 error; for your own data with every channel divided by its own size.
 
-    Of one channel too: the square of what is very large or small is no float32.
+    Also for a single channel, since squares of very large or small numbers overflow float32.
     """
     if not isinstance(settings.problem, OwnData):
         return RelativeL2()

@@ -26,7 +26,7 @@ BOUNDS = ("domain", "query_domain")
 
 @dataclass(frozen=True)
 class Start:
-    """Another run, whose weights are where training starts."""
+    """Another run, from whose weights training starts."""
 
     folder: Run
     settings: Experiment

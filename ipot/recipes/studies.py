@@ -1,4 +1,5 @@
-"""Questions to a trained run: the same model, the test data seen otherwise."""
+"""Scores of a trained model on other views of the test data: other grids, fewer sensors, longer
+times."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class Question:
 
     @property
     def hides(self) -> bool:
-        """Whether some of the inputs are not seen."""
+        """True if some of the inputs are hidden."""
         return self.mask is not None or self.keep != 1
 
     def describe(self) -> str:
@@ -151,7 +152,7 @@ def ask_model(
 
 
 def examine(model: Operator, data: Dataset, question: Question) -> None:
-    """Refuse data that lack what the model needs; where a question took it away, say a way out."""
+    """Refuse data that lack what the model needs, with advice if the question took it away."""
     found = sorted(need.value for need in ALL_POINTS & model.needs)
     if found and question.hides and question.fill is None:
         raise Unsupported(
@@ -231,7 +232,7 @@ def seen_test_data(
 
 
 def guess_error(guess: Tensor, data: Dataset) -> float | None:
-    """The score of a fixed field, where it lives on the queries of the data."""
+    """The score of a fixed field, if it is given at the queries of the data."""
     truth = data[0].truth
     if guess.shape != truth.shape:
         return None
@@ -280,7 +281,7 @@ def _pieces(queries: Tensor) -> Iterator[Tensor]:
 
 
 def _planes(queries: Tensor) -> Iterator[Tensor]:
-    """Of every sample and time by itself: together they would have to be copied."""
+    """The queries of every sample and time one by one, since together they would be copied."""
     for sample in queries:
         yield from sample if sample.ndim == 3 else [sample]
 

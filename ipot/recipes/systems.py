@@ -47,7 +47,7 @@ that is not IPOT itself (docs/accuracy.md)."""
 
 
 def model_of(problem: str, preset: str = "default") -> str:
-    """The model that is meant where none is named; the paper's presets are of the paper's model."""
+    """The model if none is named; the paper's presets are of the paper's model."""
     return MODEL_OF.get(problem, "ipot") if preset == "default" else "ipot"
 
 
@@ -71,7 +71,7 @@ def recipe(system: str, problem: str, preset: str, config: Any) -> tuple[default
 
 
 def small(system: str, config: Any) -> Any:
-    """The model at sizes for a first look: minutes on a CPU. One that is not known stays."""
+    """The model at sizes for a first look: minutes on a CPU. An unknown model keeps its sizes."""
     return replace(config, **SMALL.get(system, {}))
 
 

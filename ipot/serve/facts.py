@@ -43,6 +43,8 @@ def _facts(served: Served, limits: Limits) -> dict[str, Any]:
         "spec": {name: _plain(getattr(model.spec, name)) for name in SPEC},
         "settings": settings_of(model.problem),
         "ranges": ranges_of(model),
+        "alone": model.layout.alone,
+        "box": box_of(model),
         "error": _plain(model.scores),
         "bounds": model.bounds is not None,
         "highest_level": None if model.bounds is None else float(model.bounds.highest_level),
@@ -74,7 +76,7 @@ def ranges_of(model: Surrogate) -> dict[str, list[list[float]]]:
         ("targets", "output", len(spec.outputs)),
         ("parameters", "parameter", len(spec.parameters)),
     ):
-        low, high = layout.span(name) if name != "targets" else ((), ())
+        low, high = layout.span(name)
         if not low and scales is not None:
             mean = getattr(scales, f"{prefix}_mean").double().tolist()
             scale = getattr(scales, f"{prefix}_scale").double().tolist()
@@ -87,6 +89,15 @@ def ranges_of(model: Surrogate) -> dict[str, list[list[float]]]:
         ]
         found[name] = ends if len(ends) == count else []
     return found
+
+
+def box_of(model: Surrogate) -> list[list[float]]:
+    """The smallest and the largest coordinates of queries in training, in the units of the data."""
+    held = model.layout.scaling("queries")
+    return [
+        [_given(held, end, axis) for end in pair]
+        for axis, pair in enumerate(model.spec.query_domain)
+    ]
 
 
 def _given(held: Any, number: float, channel: int) -> float:

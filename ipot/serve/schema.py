@@ -79,6 +79,8 @@ def schemas() -> dict[str, Schema]:
         "spec": _object(SPEC),
         "settings": {"type": "object"},
         "ranges": _object(dict.fromkeys(("values", "targets", "parameters"), PAIRS)),
+        "alone": FLAG,
+        "box": PAIRS,
         "error": {"type": "object"},
         "bounds": FLAG,
         "highest_level": {"type": ["number", "null"]},

@@ -21,7 +21,8 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ POLICY = "; ".join(
         "script-src 'self' 'wasm-unsafe-eval'",
         "worker-src 'self'",
         "style-src 'self'",
-        "img-src 'self' data: blob:",
+        "img-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",
     )
@@ -82,8 +83,8 @@ def export_page(
     target = Path(os.path.realpath(folder))
     refuse_target(target, overwrite=overwrite)
     index = _index()
-    for served in models:
-        _loaded(served)  # what cannot be loaded is told before any work
+    for served in models:  # what cannot go is told before any work
+        _checked(served)
     try:
         files.make_folder(target.parent)
 
@@ -98,7 +99,8 @@ def export_page(
             for served in models:
                 facts.append(_write_model(served, made / ASSETS))
                 size = sum(p.stat().st_size for p in made.glob(f"{ASSETS}/{served.name}.*"))
-                say(f"{served.name}: {size / 1e6:.1f} MB, {_checked(facts[-1])}")
+                gap = facts[-1]["graph"]["difference"]
+                say(f"{served.name}: {size / 1e6:.1f} MB, answers within {gap:.1e} of the model")
             write_asset(made / ASSETS, "models.json", json.dumps(facts).encode())
             (made / INDEX).write_text(index, encoding="utf-8")
             size = sum(p.stat().st_size for p in made.rglob("*") if p.is_file())
@@ -157,11 +159,27 @@ def _index() -> str:
     return html.replace(CHARSET, f"{CHARSET}\n    {policy}").replace(SERVER, WASM)
 
 
-def _loaded(served: Served) -> Any:
+def _checked(served: Served) -> None:
+    """Refuse a model that cannot be loaded, or that is no function of plain tensors."""
+    from ipot.saved.graph import refuse_structure
+
     try:
-        return served.model()
+        model = served.model()
     except IpotError as error:
         raise RunError(str(error)) from error
+    with _named(served):
+        refuse_structure(model.model)
+
+
+@contextmanager
+def _named(served: Served) -> Iterator[None]:
+    """What a model is refused for, with its name."""
+    try:
+        yield
+    except Unsupported as error:
+        raise Unsupported(f"{served.name} does not go into a page: {error}") from error
+    except RunError as error:
+        raise RunError(f"{served.name} does not go into a page: {error}") from error
 
 
 def _write_model(served: Served, assets: Path) -> dict[str, Any]:
@@ -169,10 +187,10 @@ def _write_model(served: Served, assets: Path) -> dict[str, Any]:
     from ipot.saved.parts import write_parts
     from ipot.surrogate.inputs import times_of
 
-    model = _loaded(served)
+    model = served.model()
     spec, layout = model.spec, model.layout
     with tempfile.TemporaryDirectory(prefix="ipot-export-") as place:
-        try:
+        with _named(served):
             parts = write_parts(
                 model.model,
                 spec,
@@ -181,8 +199,6 @@ def _write_model(served: Served, assets: Path) -> dict[str, Any]:
                 tolerance=TOLERANCE,
                 rounded=ROUNDED,
             )
-        except Unsupported as error:
-            raise Unsupported(f"{served.name} does not go into a page: {error}") from error
         for part, path in parts.files.items():
             write_asset(assets, f"{served.name}.{part}.onnx", path.read_bytes())
     samples = samples_of(served)
@@ -210,10 +226,6 @@ def _write_model(served: Served, assets: Path) -> dict[str, Any]:
             "difference": parts.difference,
         },
     }
-
-
-def _checked(facts: dict[str, Any]) -> str:
-    return f"answers within {facts['graph']['difference']:.1e} of the model"
 
 
 def write_asset(folder: Path, name: str, content: bytes) -> None:

@@ -52,6 +52,7 @@ def facts(name: str) -> dict[str, Any]:
         "title": about.get("title", name),
         "model": content["model"]["name"],
         "error": scores.get("held_out"),
+        "simple": _best_of(scores.get("baselines") or {}),
         "scores": scores,
         "test_samples": samples_kept.get("held out"),
         "seconds": about.get("seconds"),
@@ -65,6 +66,14 @@ def facts(name: str) -> dict[str, Any]:
         "bytes": (place / WEIGHTS).stat().st_size,
         "folder_bytes": sum(p.stat().st_size for p in place.iterdir() if p.is_file()),
     }
+
+
+def _best_of(baselines: dict[str, float]) -> dict[str, Any] | None:
+    """The simple answer with the lowest error on the same samples, where some were scored."""
+    if not baselines:
+        return None
+    name = min(baselines, key=baselines.__getitem__)
+    return {"name": name, "error": baselines[name]}
 
 
 def unknown(name: Any) -> str:

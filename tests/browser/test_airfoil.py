@@ -120,7 +120,7 @@ def test_the_solver_beside_the_model(page, same):
     answer = found["prediction"].ravel()
     error = np.linalg.norm(answer - truth) / np.linalg.norm(truth)
     said = float(page.numbers()["relative error"].removesuffix("%"))
-    assert said == pytest.approx(100 * error, rel=0.02)
+    assert said == pytest.approx(100 * error, rel=0.05)
     assert page.figure("Error of the model").is_visible()
     assert any("%" in text for text in page.page.evaluate("window.said"))
     page.press("Random draw")
@@ -140,7 +140,7 @@ def test_a_sample_with_its_solution(page, same, models):
     answer = found["prediction"].ravel()
     said = float(page.numbers()["relative error"].removesuffix("%"))
     error = np.linalg.norm(answer - truth) / np.linalg.norm(truth)
-    assert said == pytest.approx(100 * error, rel=0.02)
+    assert said == pytest.approx(100 * error, rel=0.05)
 
 
 def test_what_is_read_under_the_pointer_and_painted(page):

@@ -60,9 +60,10 @@ def test_what_is_rare_in_training_is_said(page):
     assert "as unusual" not in page.page.locator("main").text_content()
     page.stroke(FIGURE, [(0.8, 0.5), (0.99, 0.5)], box=BOX)
     page.settle()
-    taken = edge(page.read("state.theta"), np.pi / 6)  # the ring beside it
-    page.stroke(FIGURE, [taken, (0.55, 0.53)], box=BOX)
-    page.settle()
+    for angle in (np.pi / 6, np.pi / 2):  # rings beside it, towards the middle
+        taken = edge(page.read("state.theta"), angle)
+        page.stroke(FIGURE, [taken, (CENTRE, CENTRE)], box=BOX)
+        page.settle()
     assert "as unusual as this" in page.page.locator("main").text_content()
 
 
@@ -93,7 +94,7 @@ def test_the_solver_beside_the_model(page, same):
     assert min(len(beside), len(below)) > 3
     assert beside.mean() > 3 * below.mean() > 0
     error = 100 * np.linalg.norm(answer - truth) / np.linalg.norm(truth)
-    assert said(page, "relative error") == pytest.approx(error, rel=0.02)
+    assert said(page, "relative error") == pytest.approx(error, rel=0.05)
     page.press("Random draw")
     page.settle()
     assert not page.figure("Error of the model").is_visible()
@@ -110,7 +111,7 @@ def test_a_sample_with_its_solution(page, same, models):
     np.testing.assert_allclose(asked(page.read("state.theta"))[1], found["values"], atol=0.01)
     answer = found["prediction"].ravel()
     error = 100 * np.linalg.norm(answer - truth) / np.linalg.norm(truth)
-    assert said(page, "relative error") == pytest.approx(error, rel=0.02)
+    assert said(page, "relative error") == pytest.approx(error, rel=0.05)
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -165,9 +165,9 @@ def test_the_solver_beside_the_model(page, same):
     assert -6 < truth[..., 3].min() < -5  # the block follows the die, as far as it goes
     below = die(page.read("state.heights"))[10, 0] - 0.3 * np.arange(20)
     np.testing.assert_allclose(truth[10, 0, 3:, 1], below[3:], atol=0.01)  # and touches it
-    assert said(page, "relative error") == pytest.approx(distance(answer, truth), rel=0.02)
+    assert said(page, "relative error") == pytest.approx(distance(answer, truth), rel=0.05)
     moved = distance(answer[..., 2:], truth[..., 2:])
-    assert said(page, "relative error of the displacement") == pytest.approx(moved, rel=0.02)
+    assert said(page, "relative error of the displacement") == pytest.approx(moved, rel=0.05)
     page.press("Random draw")
     page.settle()
     assert not page.figure("Error of the model").is_visible()
@@ -182,7 +182,7 @@ def test_a_sample_with_its_solution(page, same, models):
         truth = kept["targets"][0]
     np.testing.assert_allclose(die(page.read("state.heights")), found["values"], atol=0.4)
     wanted = distance(found["prediction"], truth)
-    assert said(page, "relative error") == pytest.approx(wanted, rel=0.02)
+    assert said(page, "relative error") == pytest.approx(wanted, rel=0.05)
 
 
 @pytest.mark.parametrize("dark", [False, True])

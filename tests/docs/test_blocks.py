@@ -157,6 +157,10 @@ PLANS = {
         left={"python tools/train_shipped.py": "minutes; tests/trained runs it on smaller sizes"},
         check=trained_holds,
     ),
+    "docs/static-page.md": Plan(
+        parsed={"ipot serve": "half a minute; tests/browser exports small models and asks them"},
+        left={"pip install": WHOLE, "python -m http.server": "tests/browser serves a page so"},
+    ),
     "docs/accuracy.md": Plan(
         parsed={"ipot": "minutes, into the ledger of the repository; its flags alone are checked"},
         left={"python tools/accuracy_tables.py": "writes a page of the repository: `make docs`"},

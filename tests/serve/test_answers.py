@@ -4,8 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from own import tiny
 
 import ipot
+from ipot.serve.facts import box_of
 from serve.asking import AS_NPZ, npz
 
 RANDOM = np.random.default_rng(1)
@@ -108,6 +110,27 @@ def test_facts(client):
     assert found["spec"]["shape"] == [17, 17]
     assert found["settings"] == {"size": 33, "resolution": 17, **found["settings"]}
     assert "files" not in found["settings"]
+
+
+def test_facts_of_parameters_alone(client):
+    """Where and between which numbers a model was trained."""
+    found = client.get("/v1/models/parameters").json
+    data = tiny.arrays("parameters", 40)
+    assert found["alone"]
+    assert not client.get("/v1/models/mesh").json["alone"]
+    ends = np.stack((data["queries"].min(0), data["queries"].max(0)), -1)
+    np.testing.assert_allclose(found["box"], ends, rtol=1e-5)
+    (low, high), *_ = found["ranges"]["targets"]
+    least, most = data["targets"].min(), data["targets"].max()
+    assert least - 1e-5 <= low < high <= most + 1e-5  # of the samples of training
+    assert high - low > 0.5 * (most - least)
+
+
+def test_places_are_told_in_the_units_of_the_data():
+    model = tiny.quick(tiny.data("far away", 40), epochs=1, blend=False)
+    points = tiny.arrays("far away", 40)["points"]
+    ends = np.stack((points.min(0), points.max(0)), -1)
+    np.testing.assert_allclose(box_of(model), ends, rtol=1e-8)
 
 
 def test_the_list_of_models(client, served):

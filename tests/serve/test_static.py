@@ -91,6 +91,12 @@ def test_the_html_says_what_the_page_may_do(served, quick, tmp_path):
     assert told["default-src"] == "'none'"
     assert told["script-src"] == "'self' 'wasm-unsafe-eval'"
     assert "connect-src" not in told
+    # The page about it says why each is there.
+    known = (Path(__file__).parents[2] / "docs" / "static-page.md").read_text()
+    sources = re.findall(
+        r"^\| `([^`]*)` \|", known.split("## What the page may do")[1], re.MULTILINE
+    )
+    assert "; ".join(sources).replace("; 'wasm", " 'wasm") == policy[1]
     # It holds for what follows it, so nothing that loads may stand before.
     assert not re.search(r"<(script|link|style|img)", html[: policy.start()])
     assert 'name="ipot-backend" content="wasm"' in html
@@ -177,10 +183,19 @@ def test_a_model_that_cannot_go_is_refused_by_name(tmp_path):
     )
     ipot.Surrogate.of_experiment(build(settings), settings).save(tmp_path / "bound")
     told = Served("bound", tmp_path / "bound", "darcy", how={"device": "cpu"})
-    with pytest.raises(
-        Unsupported, match=r"bound does not go into a page: fno cannot be exported: it needs .*grid"
-    ):
+    said = r"bound does not go into a page: fno cannot be exported: it needs .*grid"
+    with pytest.raises(Unsupported, match=said):
         static.export_page([told], tmp_path / "page")
+    assert not (tmp_path / "page").exists()
+
+
+def test_graphs_that_are_off_are_refused_by_name(served, tmp_path, monkeypatch):
+    def write(*given, **how):
+        raise RunError("ipot cannot be exported: its graph differs from it by 1.00e-03")
+
+    monkeypatch.setattr(parts, "write_parts", write)
+    with pytest.raises(RunError, match=r"darcy does not go into a page: .* differs"):
+        static.export_page([served], tmp_path / "page")
     assert not (tmp_path / "page").exists()
 
 

@@ -22,7 +22,7 @@ PACKAGE = Path(ipot.__file__).parent
 MEGABYTE = 1_000_000
 SEED = 20261119
 """Of the fresh samples: those of the card have seed 0, as all data have."""
-FRESH = {"airfoil": 2, "burgers": 20, "darcy": 8, "elasticity": 20, "navier_stokes": 2}
+FRESH = {"airfoil": 2, "burgers": 100, "darcy": 8, "elasticity": 20, "navier_stokes": 2}
 FRESH |= {"plasticity": 2}
 """How many are solved for here. A trajectory of shallow water takes too long: there, as wherever
 nothing can be solved for, samples of the test split are taken, those in samples.npz."""
@@ -124,7 +124,7 @@ def test_a_folder_holds_what_it_should(shipped):
     name, _ = shipped
     names = {trained.CONFIG, trained.WEIGHTS, trained.CARD, trained.SAMPLES}
     assert {p.name for p in trained.folder(name).iterdir()} == names
-    assert trained.samples(name).stat().st_size <= 400_000
+    assert trained.samples(name).stat().st_size <= 700_000
 
 
 def size_of(folder: Path) -> int:

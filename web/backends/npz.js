@@ -6,6 +6,9 @@ const KINDS = {
   "<i2": Int16Array,
   "<i4": Int32Array,
   "<i8": BigInt64Array,
+  "<u2": Uint16Array,
+  "<u4": Uint32Array,
+  "<u8": BigUint64Array,
   "|u1": Uint8Array,
   "|b1": Uint8Array,
   "|i1": Int8Array,
@@ -83,11 +86,35 @@ function readNpy(bytes, name) {
   const kind = /'descr': '([^']*)'/.exec(header)?.[1];
   const axes = /'shape': \(([^)]*)\)/.exec(header)[1].split(",");
   const shape = axes.filter((n) => n.trim()).map(Number);
-  if (/'fortran_order': True/.test(header)) throw new Error(`${name} is stored column by column`);
   const body = bytes.slice(start).buffer;
-  if (kind === "<f2") return array(widened(new Uint16Array(body)), shape);
+  const columns = /'fortran_order': True/.test(header);
+  const ordered = (data) => array(columns ? rowByRow(data, shape) : data, shape);
+  if (kind === "<f2") return ordered(widened(new Uint16Array(body)));
+  if (/^<U\d+$/.test(kind)) return { data: texts(new Uint32Array(body), Number(kind.slice(2))), shape };
   if (!(kind in KINDS)) throw new Error(`${name} holds ${kind}, which the page does not read`);
-  return array(new KINDS[kind](body), shape);
+  return ordered(new KINDS[kind](body));
+}
+
+/** Numbers that are stored column by column, row by row. */
+function rowByRow(data, shape) {
+  const strides = shape.map((_, axis) => shape.slice(0, axis).reduce((product, n) => product * n, 1));
+  const found = data.slice();
+  const place = shape.map(() => 0);
+  for (let k = 0; k < found.length; k++) {
+    found[k] = data[place.reduce((sum, n, axis) => sum + n * strides[axis], 0)];
+    for (let axis = shape.length - 1; axis >= 0 && ++place[axis] === shape[axis]; axis--) place[axis] = 0;
+  }
+  return found;
+}
+
+/** Texts of a fixed length, four bytes a letter. */
+function texts(letters, length) {
+  const found = [];
+  for (let first = 0; first < letters.length; first += length) {
+    const all = Array.from(letters.subarray(first, first + length)).filter(Boolean);
+    found.push(all.map((letter) => String.fromCodePoint(letter)).join(""));
+  }
+  return found;
 }
 
 function npy(data, shape) {

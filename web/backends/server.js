@@ -43,6 +43,20 @@ export class ServerBackend {
     return { ...last, targets: nested(last.targets) };
   }
 
+  /** The answer to a file, as a file: its `bytes` and `name`. `format` is what its name ends in where
+   *  that is not of the same kind. */
+  async answerFile(file, { format = null, interval = null } = {}) {
+    const name = file.name.normalize("NFKD").replace(/[^\w. -]+/g, "_").replace(/^\W+/, "").slice(-100);
+    const options = Object.entries({ name, format, interval }).filter(([, value]) => value !== null);
+    const answer = await asked(`${path(this.name)}/files?${new URLSearchParams(options)}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/octet-stream" },
+      body: file,
+    });
+    const told = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") ?? "");
+    return { bytes: await bytes(answer), name: told?.[1] ?? `answer_to_${name}` };
+  }
+
   async sample(index) {
     return readNpz(await bytes(await asked(`${path(this.name)}/samples/${index}`)));
   }

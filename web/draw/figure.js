@@ -43,18 +43,20 @@ class Painter {
     this.#put(pixels, width, height, 0, 0, this.width, this.height, false);
   }
 
-  /** Dots at points x0 y0 x1 y1 …, in the colours of their values or all in one. */
+  /** Dots at points x0 y0 x1 y1 …, in the colours of their values or all in one; `radius` is one for
+   *  all or one for each, and `outline` may be a colour. */
   scatter({ points, values, scale, colour = this.colours.ink, radius = 3, outline = false }) {
     const { context } = this;
     for (let k = 0; 2 * k + 1 < points.length; k++) {
       if (values && values[k] !== values[k]) continue;
       context.beginPath();
-      context.arc(this.x(points[2 * k]), this.y(points[2 * k + 1]), radius, 0, 2 * Math.PI);
+      const size = radius[k] ?? radius;
+      context.arc(this.x(points[2 * k]), this.y(points[2 * k + 1]), size, 0, 2 * Math.PI);
       context.fillStyle = values ? scale.css(values[k]) : colour;
       context.fill();
       if (outline) {
         context.lineWidth = 1;
-        context.strokeStyle = this.colours.paper;
+        context.strokeStyle = outline === true ? this.colours.paper : outline;
         context.stroke();
       }
     }

@@ -4,7 +4,7 @@ import { View } from "../problems/sphere.js";
 
 export const GLOBE_BOX = [[-1.02, 1.02], [-1.02, 1.02]];
 
-const MOST = 480; // pixels across a picture; a larger figure stretches it
+const MOST = 400; // pixels across a picture; a larger figure stretches it
 const TURN = Math.PI / 24; // that an arrow key turns
 const GRATICULE = "rgb(125 130 135 / 0.45)";
 const DEGREE = Math.PI / 180;
@@ -232,17 +232,25 @@ export class Globe {
     const each = this.#grid.neighbours;
     const cells = new Int32Array(each * size * size);
     const shares = new Float32Array(each * size * size);
-    for (let i = 0; i < size; i++) {
-      for (let j = 0; j < size; j++) {
+    const { right, up, toEye } = this.view;
+    for (let i = 0, at = 0; i < size; i++) {
+      for (let j = 0; j < size; j++, at += each) {
         let x = (2 * (j + 0.5)) / size - 1;
         let y = 1 - (2 * (i + 0.5)) / size;
-        const far = Math.hypot(x, y);
-        if (far > 0.9999) [x, y] = [(0.9999 * x) / far, (0.9999 * y) / far]; // its edge is cut round
-        const [a, b, c] = this.view.unproject(x, y);
-        const longitude = Math.atan2(b, a);
-        const latitude = Math.asin(Math.max(-1, Math.min(1, c)));
+        const far = Math.sqrt(x * x + y * y);
+        if (far > 0.9999) {
+          x *= 0.9999 / far; // the edge is cut round
+          y *= 0.9999 / far;
+        }
+        const z = Math.sqrt(1 - x * x - y * y);
+        const longitude = Math.atan2(
+          x * right[1] + y * up[1] + z * toEye[1],
+          x * right[0] + y * up[0] + z * toEye[0],
+        );
+        const height = x * right[2] + y * up[2] + z * toEye[2];
+        const latitude = Math.asin(Math.max(-1, Math.min(1, height)));
         const east = longitude < 0 ? longitude + 2 * Math.PI : longitude;
-        this.#grid.find(latitude, east, cells, shares, each * (i * size + j));
+        this.#grid.find(latitude, east, cells, shares, at);
       }
     }
     return { cells, shares };

@@ -88,6 +88,22 @@ export function gridLines(points, nx, ny) {
   return found;
 }
 
+/** The outline of triangles, which is the edges that belong to one of them, as pieces of lines. */
+export function outline(points, triangles) {
+  const edges = new Map();
+  const count = points.length;
+  for (let t = 0; t + 2 < triangles.length; t += 3) {
+    for (let corner = 0; corner < 3; corner++) {
+      const [a, b] = [triangles[t + corner], triangles[t + ((corner + 1) % 3)]];
+      const name = Math.min(a, b) * count + Math.max(a, b);
+      if (!edges.delete(name)) edges.set(name, [a, b]);
+    }
+  }
+  return [...edges.values()].flatMap((edge) => {
+    return edge.flatMap((node) => [points[2 * node], points[2 * node + 1]]);
+  });
+}
+
 /** Where a field that is linear in triangles takes a value: pieces of lines x0 y0 x1 y1, one after
  *  the other. `points` are x and y of every node. */
 export function contour({ points, triangles, values }, level) {

@@ -13,7 +13,8 @@ import {
   randomPermeability,
   seeded,
 } from "../problems/darcy.js";
-import { absoluteError, duration, percent, relativeError, shortNumber } from "../shell/numbers.js";
+import { absoluteError, percent, relativeError, shortNumber } from "../shell/numbers.js";
+import { truthControls } from "../shell/truth.js";
 
 const CELLS = 64; // a side, of what is painted unless a sample is shown
 const RESOLUTIONS = [16, 24, 32, 48, 64, 85, 96, 128, 192, 256, 384, 512];
@@ -36,6 +37,7 @@ export default {
     const wrong = room.figure({ title: "Error of the model", label: "error of the model" });
     for (const figure of [solved, wrong]) figure.element.hidden = true;
 
+    let turn = 0; // of what is shown: a solution that comes too late belongs to something else
     const state = {
       cells: randomPermeability(CELLS, normalNumbers(seeded(1))),
       side: CELLS,
@@ -132,6 +134,7 @@ export default {
     }
 
     function forgetTruth() {
+      turn++;
       if (!state.truth) return;
       state.truth = null;
       draw();
@@ -254,47 +257,33 @@ export default {
       change: () => asker.changed(),
     });
 
-    const truth = room.controls("Truth");
-    if (room.backend.solves) {
-      truth.button({ label: "Solve", main: true, press: () => room.try(solve) });
-    }
-    if (room.model.samples) {
-      let next = 0;
-      truth.button({
-        label: "Test sample",
-        hint: "A sample that the model was not trained on, with its solution",
-        press: () => room.try(() => showSample(next++ % room.model.samples)),
-      });
-    }
-    truth.toggle({
-      label: "Errors 10 times magnified",
-      change(on) {
-        state.times = on ? 10 : 1;
+    truthControls(room, {
+      inputs: () => ({
+        points: gridOf(state.side),
+        values: array(state.cells, [state.side ** 2, 1]),
+        queries: state.places ?? gridOf(state.answer.n),
+      }),
+      method: "by finite volumes",
+      turn: () => turn,
+      solved: (targets, from) => known(targets.data, from),
+      sample: showSample,
+      magnify(times) {
+        state.times = times;
         draw();
       },
     });
 
-    async function solve() {
-      const { cells, side } = state;
-      const n = state.answer.n;
-      const points = gridOf(side);
-      const values = array(cells, [side * side, 1]);
-      const queries = state.places ?? gridOf(n);
-      const found = await room.backend.solve({ points, values, queries });
-      if (cells !== state.cells || n !== state.answer.n) return;
-      const from = `by finite volumes, in ${duration(found.milliseconds)}`;
-      state.truth = { values: found.targets.data, n, from };
-      draw();
-    }
-
-    async function showSample(index) {
-      const { points, values, queries, targets } = await room.backend.sample(index);
+    function showSample({ points, values, queries, targets }, from) {
       const side = Math.sqrt(points.shape[0]);
       const cells = Float32Array.from(values.data);
       Object.assign(state, { cells, side, grid: true, sensors: points.data, places: queries });
       changed();
-      const from = `test sample ${index + 1}`;
-      state.truth = { values: targets.data, n: Math.sqrt(queries.shape[0]), from };
+      known(targets.data, from);
+    }
+
+    function known(values, from) {
+      state.truth = { values, n: Math.sqrt(values.length), from };
+      draw();
     }
 
     changed();

@@ -101,7 +101,7 @@ export default {
         drawStart();
       },
     });
-    start.caption(`t = ${1 - history}. Press and drag to put a vortex in.`);
+    start.caption(`t = −${history - 1}. Press and drag to put a vortex in.`);
 
     function hold(place) {
       if (!state.frames.length) return false;
@@ -136,7 +136,7 @@ export default {
       input: (radius) => (state.radius = radius),
     });
     vortices.button({ label: "Still water", press: () => setStart(still()) });
-    vortices.note(`The model sees ${history} frames, from t = ${1 - history} to 0, and goes on from there.`);
+    vortices.note(`The model sees ${history} frames, from t = −${history - 1} to 0, and goes on from there.`);
     rollout.controls();
 
     function still() {

@@ -48,7 +48,7 @@ export default {
       scale: () => scales[state.quantity],
       paint: draw,
       inputs: () => state.asked,
-      measured: "displacement",
+      measured: "the displacement",
       part: (values) => values.filter((_, k) => k % 4 > 1), // u_x and u_y of x, y, u_x, u_y
       method: "by finite elements",
       showSample,

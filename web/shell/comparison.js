@@ -13,7 +13,8 @@ import { truthControls } from "./truth.js";
  *  - `inputs()` is what the solver is asked, and `method` how it solves, in words.
  *  - `showSample(sample)` shows the inputs of a sample, and gives its targets as flat values.
  *  - `part(values)` are those of the values whose errors are shown, and `measured` what they are
- *    called; all, unless said. */
+ *    called; all, unless said. `overall` says that the error of all is told as well.
+ *  - `truthTitle` is over the truth, where that is no solver's. */
 export class Comparison {
   answer = null;
   truth = null;
@@ -22,12 +23,18 @@ export class Comparison {
 
   constructor(room, { quantity, label, box, scale, paint, inputs, method, showSample, ...about }) {
     Object.assign(this, { room, scale, paint, inputs, method, showSample });
-    Object.assign(this, { part: (values) => values, measured: null, ...about });
+    const plain = { truthTitle: `${quantity}, solved`, measured: null, overall: true };
+    Object.assign(this, { part: (values) => values, ...plain, ...about });
     const make = (title, what) => room.figure({ title, box, label: what, large: true });
     this.answered = make(`${quantity}, by the model`, label);
-    this.solved = make(`${quantity}, solved`, `${quantity} of the solver`);
+    this.solved = make(this.truthTitle, `${this.truthTitle}, to compare with`);
     this.wrong = make("Error of the model", `error of the model, ${quantity}`);
     this.#hide();
+  }
+
+  /** How much errors are magnified. */
+  get times() {
+    return this.#times;
   }
 
   /** Something else is shown: the truth that was known is none of it. */
@@ -70,30 +77,34 @@ export class Comparison {
     this.wrong.caption(
       this.#times === 1 ? "on a scale as long as that of the answer" : `magnified ${this.#times} times`,
     );
-    const numbers = { "relative error": percent(relativeError(answer, truth.values)) };
+    const numbers = {};
+    if (this.overall) numbers["relative error"] = percent(relativeError(answer, truth.values));
     if (this.measured) {
-      numbers[`relative error of the ${this.measured}`] = percent(relativeError(found, wanted));
+      numbers[`relative error of ${this.measured}`] = percent(relativeError(found, wanted));
     }
     room.tell({ ...numbers, "largest error": `${shortNumber(rangeOf(error)[1])} ${this.scale().unit}` });
   }
 
-  /** The controls that bring the truth, behind those that are there already. */
-  controls() {
-    truthControls(this.room, {
+  /** The controls that bring the truth, behind those that are there already; so many samples have
+   *  been shown before. */
+  controls(shown = 0) {
+    return truthControls(this.room, {
+      shown,
       inputs: this.inputs,
       method: this.method,
       turn: () => this.#turn,
-      solved: (targets, from) => this.#known(targets.data, from),
-      sample: (sample, from) => this.#known(this.showSample(sample), from),
+      solved: (targets, from) => this.known(targets.data, from),
+      sample: (sample, from) => this.known(this.showSample(sample), from),
       magnify: (times) => {
         this.#times = times;
-        this.#compare();
+        this.redraw();
       },
     });
   }
 
-  #known(values, from) {
-    this.truth = { values, from };
+  /** The truth of what is shown, as flat values; null where a sample has none. */
+  known(values, from) {
+    this.truth = values && { values, from };
     this.#compare();
   }
 }

@@ -106,6 +106,25 @@ export class Controls {
     return box;
   }
 
+  /** Something to choose a file with: `chosen(file)` is called for each. */
+  file({ label, accept, chosen }) {
+    const id = `control-${++count}`;
+    const input = element("input", { type: "file", id, accept, class: "file" });
+    input.addEventListener("change", async () => {
+      const [file] = input.files;
+      if (!file) return;
+      input.disabled = true;
+      try {
+        await chosen(file);
+      } finally {
+        input.disabled = false;
+        input.value = ""; // the same file may be chosen again
+      }
+    });
+    this.element.append(element("div", {}, input, element("label", { for: id }, label)));
+    return input;
+  }
+
   /** A line of text; its `textContent` may be changed. */
   note(text = "") {
     const line = element("p", { class: "note" }, text);

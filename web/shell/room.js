@@ -42,7 +42,9 @@ export class Room {
 
   /** A player for times, below the figures. */
   player(options) {
-    const made = new Player(options);
+    // Numbers that change several times a second are not read aloud.
+    const told = (on) => this.#numbers.setAttribute("aria-live", on ? "off" : "polite");
+    const made = new Player({ ...options, told });
     this.#figures.after(made.element);
     this.#closing.push(() => made.pause());
     return made;
@@ -79,13 +81,28 @@ export class Room {
     }
   }
 
-  /** How long the model took, and what it answered. */
-  took({ prediction, milliseconds }, { took }) {
+  /** How long the model took, and what it answered: `size` is times and places, where the answer's
+   *  shape does not say so. Without `milliseconds` of its own it is all that it took. */
+  took({ prediction, milliseconds }, { took, size = prediction.shape.slice(-3) }) {
+    if (!size) {
+      this.#time.textContent = `${duration(took)}, the way there and back included`;
+      return;
+    }
     const where = this.backend.kind === "server" ? "on the server" : "in this browser";
-    const [times, rows] = prediction.shape.slice(-3);
+    const [times, rows] = size;
     const places = `${rows.toLocaleString("en")} places${times > 1 ? ` at ${times} times` : ""}`;
     const all = took - milliseconds > 5 ? `, ${duration(took)} with the way there and back` : "";
-    this.#time.textContent = `${duration(milliseconds)} ${where} for ${places}${all}`;
+    this.#time.textContent =
+      milliseconds === undefined
+        ? `${duration(took)} for ${places}, the way there and back included`
+        : `${duration(milliseconds)} ${where} for ${places}${all}`;
+  }
+
+  /** A sentence in the place of figures, where there is nothing to show. */
+  note(text) {
+    const line = element("p", { class: "missing" }, text);
+    this.#figures.before(line);
+    return line;
   }
 
   /** Numbers below the figures, by their names; null takes one away. */

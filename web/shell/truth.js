@@ -8,8 +8,12 @@ import { duration } from "./numbers.js";
  *  - `solved(targets, from)` is told of a solution and how it came about; `turn()` is a number that
  *    changes when something else is shown, since a solution that comes too late is none of that.
  *  - `sample(sample, from)` shows a test sample.
- *  - `magnify(times)`, if given, is told how much errors are magnified. */
-export function truthControls(room, { inputs, method, turn, solved, sample, magnify = null }) {
+ *  - `magnify(times)`, if given, is told how much errors are magnified.
+ *  - `shown` samples have been shown already: the next one comes first. */
+export function truthControls(
+  room,
+  { inputs, method, turn, solved, sample, magnify = null, shown = 0 },
+) {
   const { backend, model } = room;
   const group = room.controls("Truth");
   if (backend.solves) {
@@ -20,7 +24,7 @@ export function truthControls(room, { inputs, method, turn, solved, sample, magn
     });
   }
   if (model.samples) {
-    let next = 0;
+    let next = shown;
     group.button({
       label: "Test sample",
       hint: "A sample that the model was not trained on, with its solution",
