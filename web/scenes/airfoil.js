@@ -113,7 +113,7 @@ export default {
         paint.segments({ points: sonic, colour: "#ffffff", width: 1.5 });
         // Where the mesh has few nodes it does not follow the wing: nothing is left between the two.
         const { panel } = paint.colours;
-        paint.line({ points: wall, closed: true, fill: panel, colour: panel });
+        paint.line({ points: wall, closed: true, fill: panel, colour: "transparent" });
         paint.line({ points: body, closed: true, fill: panel });
         if (part !== "answer") return;
         paint.line({ points: box, closed: true, width: 1, colour: "#ffffff", dash: [4, 4] });
