@@ -113,7 +113,7 @@ export default {
         paint.segments({ points: sonic, colour: "#ffffff", width: 1.5 });
         // Where the mesh has few nodes it does not follow the wing: nothing is left between the two.
         const { panel } = paint.colours;
-        paint.line({ points: wall, closed: true, fill: panel, colour: "transparent" });
+        paint.line({ points: wall, closed: true, fill: panel, colour: panel });
         paint.line({ points: body, closed: true, fill: panel });
         if (part !== "answer") return;
         paint.line({ points: box, closed: true, width: 1, colour: "#ffffff", dash: [4, 4] });
@@ -208,10 +208,13 @@ function inView({ points, around, across }, rows) {
   return { points: kept, nodes, wall: wallOf(kept, wide, high), triangles: gridTriangles(wide, high) };
 }
 
-/** The inner line of a mesh, along the wake and round the wing. */
+/** The nodes of a mesh on the wing, which ends at 1, where the wake begins. */
 function wallOf(points, around, across) {
   const found = [];
-  for (let i = 0; i < around; i++) found.push(points[2 * i * across], points[2 * i * across + 1]);
+  for (let i = 0; i < around; i++) {
+    const node = i * across;
+    if (points[2 * node] < 1 + 1e-6) found.push(points[2 * node], points[2 * node + 1]);
+  }
   return found;
 }
 
