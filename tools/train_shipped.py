@@ -34,6 +34,7 @@ sys.path.insert(0, str(ROOT))
 import ipot  # noqa: E402
 from ipot import safe_read, trained  # noqa: E402
 from ipot.data.store import Store  # noqa: E402
+from ipot.errors import RunError  # noqa: E402
 from ipot.evaluation.evaluate import leads  # noqa: E402
 from ipot.models.base import Operator, parameter_count  # noqa: E402
 from ipot.recipes import ledger  # noqa: E402
@@ -49,12 +50,14 @@ BEGIN = "<!-- table: written by tools/train_shipped.py, not by hand -->"
 END = "<!-- end of table -->"
 WORSE = 1.02
 """How much rounding may add to the test error; weights that would lose more stay float32."""
+STOPPED = 128
+"""The exit code of what a signal stopped is this and more; others failed by themselves."""
 RESERVE = 0.9
 """The part of a model's time that it is trained in; the rest is for scores and files."""
 LEAST = 0.05
 """Minutes of training at least."""
 SAMPLE_BYTES = 400_000
-"""How large samples.npz may be."""
+"""How large samples.npz may be, unless a single sample is larger."""
 KEPT = ((8, "float32"), (4, "float32"), (2, "float32"), (2, "float16"), (1, "float16"))
 """How many test samples it holds, and in which numbers: the first that fits."""
 NOT_ON_CARD = ("environment", "training")
@@ -197,6 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end = time.monotonic() + 60 * flags.minutes
     # One commit for all that this call trains, even if files are edited while it runs.
     os.environ.setdefault("IPOT_COMMIT", ledger.commit())
+    failed = 0
     for i, name in enumerate(names):
         rest = sum(RECIPES[other].share for other in names[i:])
         run = flags.work / name
@@ -204,14 +208,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         share = (end - time.monotonic()) / 60 * RECIPES[name].share / rest
         code = code or _trained(name, run, max(LEAST, RESERVE * share), flags)
         if code:
-            print(f"{name}: stopped ({code}); the same call goes on with it", file=sys.stderr)
-            return code
+            print(f"{name}: ended with {code}; the same call goes on with it", file=sys.stderr)
+            failed = failed or code
+            if code < 0 or code >= STOPPED:  # by hand, or for want of time: the others as well
+                break
+            continue
         print(ship(name, run, flags), flush=True)
         if flags.out == OUT:
             write_table()
     if flags.pack is not None:
         _pack(flags.pack, names, flags)
-    return 0
+    return failed
 
 
 def _flags(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -327,7 +334,10 @@ def _rounded(model: Surrogate, whole: Answer, store: Store) -> tuple[str, Answer
     """Round the weights of a model in place, and score it; undone where it loses by it."""
     operator: Operator = model.model
     before = {name: tensor.clone() for name, tensor in operator.state_dict().items()}
-    operator.load_state_dict(rounded(before, dict(operator.named_parameters())))
+    try:
+        operator.load_state_dict(rounded(before, dict(operator.named_parameters())))
+    except RunError:  # weights beyond the range of float16
+        return "float32", whole
     after = _asked(model, Question(), store)
     if after.scores.relative_l2 <= WORSE * whole.scores.relative_l2:
         return "float16", after
@@ -455,8 +465,10 @@ def _pack(file: Path, names: Sequence[str], flags: argparse.Namespace) -> None:
     """One archive that is unpacked in the root of the repository."""
     with tarfile.open(file, "w:gz") as archive:
         for name in names:
-            archive.add(flags.out / name, f"ipot/trained/{name}")
-        archive.add(flags.record, "results/runs.json")
+            if (flags.out / name).exists():
+                archive.add(flags.out / name, f"ipot/trained/{name}")
+        if flags.record.exists():
+            archive.add(flags.record, "results/runs.json")
     print(f"{file}: unpack it in the root of the repository, then python tools/accuracy_tables.py")
 
 

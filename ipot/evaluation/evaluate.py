@@ -14,7 +14,7 @@ from ipot.errors import DataError
 from ipot.evaluation.metrics import LARGEST, squared_error, typical_where_zero, unit_of
 from ipot.evaluation.metrics import norm_of_any_size as norm
 from ipot.evaluation.metrics import relative_l2_of_any_size as relative_l2
-from ipot.evaluation.predict import predictions
+from ipot.evaluation.predict import in_evaluation_mode, predictions
 from ipot.models.base import Operator
 
 
@@ -57,15 +57,11 @@ def evaluate(
     """Predict a whole data set and score it; with `finite`, refuse answers that are not; with
     `symmetric`, average them over the problem's symmetries. `channels` scores some of the outputs
     alone."""
-    training = model.training
-    model.eval()
-    try:
+    with in_evaluation_mode(model):
         how = {"finite": finite, "symmetric": symmetric}
         pairs = predictions(model, data, batch=batch, device=device, **how)
         rows = ((p, b.truth, b.query_mask, b.weights) for b, p in pairs)
         return score(rows if channels is None else chosen(rows, channels))
-    finally:
-        model.train(training)
 
 
 def chosen(pairs, channels: Sequence[int]) -> Iterator[tuple]:

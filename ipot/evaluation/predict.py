@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from ipot import symmetry
 from ipot.accelerate import for_answers
@@ -103,6 +103,18 @@ def _predict(
     if finite:
         refuse_infinite(whole, answers.ends, batch, model.spec)
     return whole
+
+
+@contextmanager
+def in_evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Set a model to evaluation mode, and afterwards each of its layers to the mode it was in."""
+    before = [(layer, layer.training) for layer in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for layer, training in before:
+            layer.training = training
 
 
 def averaged(model: Operator, batch: Batch, *, finite: bool = False) -> Float[Tensor, "B T M K"]:

@@ -196,7 +196,7 @@ def refuse_misspelt(given: Iterable[str], known: Iterable[str]) -> None:
             raise UnknownName(f"ipot.fit has no argument {shown(name)}. Did you mean {alike[0]}?")
 
 
-def _given(name: str, kind: type, given: Any) -> dict[str, Any]:
+def _given(name: str, cls: type, given: Any) -> dict[str, Any]:
     """Settings given by the user, converted to their types."""
     if given is None:
         return {}
@@ -206,13 +206,13 @@ def _given(name: str, kind: type, given: Any) -> dict[str, Any]:
         raise Unsupported(
             f"{name} must be {or_name}a dictionary of settings, like {example}, got {shown(given)}"
         )
-    known = [f.name for f in fields(kind)]
+    known = [f.name for f in fields(cls)]
     if unknown := [key for key in given if key not in known]:
         raise Unsupported(
             f"{name}: no such setting as {', '.join(map(shown, unknown))}. Known: "
             f"{', '.join(known)}"
         )
-    hints, found = get_type_hints(kind), {}
+    hints, found = get_type_hints(cls), {}
     for key, value in given.items():
         where = f"{name}.{key}"
         try:

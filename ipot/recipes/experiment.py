@@ -113,9 +113,9 @@ class Experiment:
         content = as_experiment(content)
         if missing := [name for name in ENTRIES if name not in content]:
             raise RunError(f"{where} is not a run of this version: {', '.join(missing)} missing")
-        for name, kind in ENTRIES.items():
-            if not isinstance(content[name], kind):
-                wanted = {dict: "an object with names", str: "a text", bool: "true or false"}[kind]
+        for name, expected in ENTRIES.items():
+            if not isinstance(content[name], expected):
+                wanted = IN_WORDS[expected]
                 got = shown(content[name])
                 raise RunError(f"{where}: {name} must be {wanted}, got {got}")
         for name in ("epochs", "minutes"):  # how long a run takes is not guessed
@@ -188,6 +188,7 @@ ENTRIES: dict[str, type] = {
     "normalize": bool,
 }
 """What config.json of a run must have, and of which type."""
+IN_WORDS: dict[type, str] = {dict: "an object with names", str: "a text", bool: "true or false"}
 
 
 def _problem_in(
@@ -204,8 +205,8 @@ def _problem_in(
     if data is not None:
         raise RunError(f"{where} is not a run of `ipot.fit`: it is of the problem {shown(name)}")
     name = trust.named_in_file("problems", name, where, trusted=trusted, recorded=recorded)
-    kind = _problem_class(name, where)
-    return name, from_dict(kind, settings, where, "problem", infinite=True)
+    problem_class = _problem_class(name, where)
+    return name, from_dict(problem_class, settings, where, "problem", infinite=True)
 
 
 def _counts(content: dict[str, Any], where: str, data: OwnData | None) -> Data:
@@ -312,9 +313,9 @@ def statistics_of(settings: Experiment, data: Dataset) -> Statistics | None:
     """The scales of the training data; none where the experiment wants none."""
     if not settings.normalize:
         return None
-    kind, spec = registry.find("models", settings.model_name), settings.spec
+    model_class, spec = registry.find("models", settings.model_name), settings.spec
     since = (spec.history, len(spec.outputs)) if spec.change else None
-    found = Statistics.of(data, since=since, each=issubclass(kind, OneStep))
+    found = Statistics.of(data, since=since, each=issubclass(model_class, OneStep))
     if not isinstance(settings.problem, OwnData):
         return found
     return replace(found, output_scale=found.output_scale.masked_fill(constant_outputs(data), 0.0))
@@ -334,12 +335,12 @@ def build_model(
     name: str, config: Any, spec: Spec, *, seed: int = 0, statistics: Statistics | None = None
 ) -> Operator:
     """A named model for a spec."""
-    kind = registry.find("models", name)
+    model_class = registry.find("models", name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
             refuse_beyond_memory(name, config, spec)
-            inner = kind(config, seen_spec(spec))
+            inner = model_class(config, seen_spec(spec))
         except Unsupported as error:
             raise Unsupported(f"{str(error).rstrip('.')}. {able(spec, besides=name)}") from error
         except (ValueError, TypeError, RuntimeError) as error:
@@ -364,14 +365,14 @@ def _may(name: str, spec: Spec) -> bool:
 
 def _can(name: str, spec: Spec) -> bool:
     """Whether a model takes a problem. Its sizes may still not fit: that is for its settings."""
-    kind, config = registry.find("models", name), registry.default_config(name)
+    model_class, config = registry.find("models", name), registry.default_config(name)
     try:
         with torch.device("meta"):  # no memory and no work for weights that nobody wants
-            kind(config, spec)
+            model_class(config, spec)
     except Unsupported:
         return False
     except (ValueError, TypeError, RuntimeError):
-        return kind.needs <= spec.provides
+        return model_class.needs <= spec.provides
     return True
 
 

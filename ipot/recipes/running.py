@@ -230,8 +230,8 @@ def _refuse_unlike(settings: Experiment, file: Path, config: Path, prefix: str) 
     found, state = checkpoint.header(file)
     found = shapes.of_prefix(prefix, found)
     spec = settings.spec
-    kind = registry.find("models", settings.model_name)
-    owner = {"model": registry.name_of(kind), "problem": spec.name}
+    model_class = registry.find("models", settings.model_name)
+    owner = {"model": registry.name_of(model_class), "problem": spec.name}
     checkpoint.refuse_other(state, owner, file)
     wanted = shapes.wanted_shapes(settings.model_name, settings.model, spec, found, config)
     # The type of numbers is that of the training, and weights are converted.

@@ -15,7 +15,7 @@ from ipot.data.dataset import Dataset
 from ipot.device import out_of_memory, release_memory
 from ipot.errors import Unsupported
 from ipot.evaluation.metrics import relative_l2, typical_where_zero
-from ipot.evaluation.predict import predict
+from ipot.evaluation.predict import in_evaluation_mode, predict
 from ipot.models.base import Operator
 from ipot.samples import Batch
 from ipot.spec import Spec
@@ -229,11 +229,9 @@ class Validation:
         self._kept: list[Batch] | None = None
 
     def __call__(self, model: Operator) -> float:
-        """The mean over samples. The model stays in training or evaluation mode, whichever it was
+        """The mean over samples. Each layer stays in training or evaluation mode, whichever it was
         in."""
-        training = model.training
-        model.eval()
-        try:
+        with in_evaluation_mode(model):
             while True:
                 try:
                     found = [self._errors(model, batch) for batch in self._batches()]
@@ -247,8 +245,6 @@ class Validation:
                 # Outside of the handler: the error holds on to what had been computed.
                 self.batch, self._kept = self.batch // 2, None
                 release_memory()
-        finally:
-            model.train(training)
 
     def _batches(self) -> Iterable[Batch]:
         if self._kept is not None:

@@ -167,7 +167,8 @@ class Trainer:
         saved, watch = time.monotonic(), Speed()
         fresh = self.step.mode != "eager"
         with signals_caught() as caught, fast_products():
-            self.model.train()
+            if not self.model.training:  # else a layer may have been left out on purpose
+                self.model.train()
             batches = self._batches()
             while not self._finished():
                 self._take_step(next(batches))

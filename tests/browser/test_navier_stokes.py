@@ -74,6 +74,26 @@ def test_it_plays_and_stops(page):
     assert page.read("state.rollout.frame") == frame
 
 
+def test_it_plays_by_itself_unless_things_are_to_keep_still(visit, page):
+    assert not page.read("state.rollout.player.playing")
+    moving = visit("navier_stokes", reduced_motion="no-preference")
+    moving.page.wait_for_function("() => window.ipot.room.scene.state.rollout.frame > 0")
+    assert moving.page.locator(".numbers").get_attribute("aria-live") == "off"
+    moving.page.get_by_role("button", name="Pause").click()
+    assert moving.page.locator(".numbers").get_attribute("aria-live") == "polite"
+
+
+def test_a_solution_that_comes_too_late_is_not_shown(page):
+    button = page.page.get_by_role("button", name="Solv")
+    button.click()
+    page.press("Still water")
+    assert page.read("state.rollout.truth") is None
+    page.page.wait_for_function("(b) => !b.disabled", arg=button.element_handle())
+    page.settle()
+    assert page.read("state.rollout.truth") is None
+    assert not page.figure("Solver").is_visible()
+
+
 def test_a_vortex_is_dragged_and_stays(page, same):
     page.press("Still water")
     page.settle()

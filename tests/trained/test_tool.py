@@ -91,6 +91,21 @@ def test_a_better_model_stays_unless_told(quick, capsys):
     assert len(ledger.read("runs.json")) == 1
 
 
+@pytest.mark.parametrize(("code", "others"), [(1, ["darcy", "sst"]), (130, ["darcy"])])
+def test_what_fails_does_not_keep_the_others_from_it(tool, tmp_path, monkeypatch, code, others):
+    begun = []
+
+    def trained_(name, *rest):
+        begun.append(name)
+        return code if name == "darcy" else 0
+
+    monkeypatch.setattr(tool, "_generated", lambda *given: 0)
+    monkeypatch.setattr(tool, "_trained", trained_)
+    monkeypatch.setattr(tool, "ship", lambda name, *rest: name)
+    assert tool.main(["darcy", "sst", "--out", str(tmp_path)]) == code
+    assert begun == others
+
+
 def test_unknown_names_and_times_are_refused(tool, capsys):
     for given, said in ((["durcy"], "no recipe for durcy"), (["--minutes", "0"], "positive")):
         with pytest.raises(SystemExit):

@@ -6,6 +6,7 @@ import time
 import pytest
 import torch
 
+from ipot.evaluation.evaluate import evaluate
 from ipot.nn.attention import AttentionBlock
 from ipot.training import checkpoint, step
 from ipot.training.draws import Draw
@@ -14,7 +15,7 @@ from ipot.training.optimizer import JoinedAdamW, make_optimizer, set_rate
 from ipot.training.settings import Training
 from ipot.training.step import Ledger
 from training.test_fallback import make, model
-from training.toys import CPU, contents, fit
+from training.toys import CPU, contents, fit, stacked
 
 
 @pytest.mark.parametrize("joined", [True, False])
@@ -205,6 +206,20 @@ def test_the_gradient_of_a_loss_is_one_at_every_step(tmp_path, monkeypatch):
     fit(tmp_path, objective=Moved(), clip=1e-3, epochs=2)
     assert len(seen) > 2
     assert set(seen) == {(seen[0][0], 1.0)}
+
+
+def test_a_layer_that_is_not_training_stays_so_for_a_run(tmp_path):
+    """Through training, validations and scores; a model that is not training at all is trained."""
+    network = model()
+    network.inner.decoder.eval()
+    fit(tmp_path / "one", network=network, epochs=2)
+    evaluate(network, stacked())
+    assert not any(layer.training for layer in network.inner.decoder.modules())
+    assert network.training
+    assert all(layer.training for layer in network.inner.processor.modules())
+    whole = model().eval()
+    fit(tmp_path / "other", network=whole, epochs=1)
+    assert all(layer.training for layer in whole.modules())
 
 
 def test_a_layer_that_is_not_training_stays_so():

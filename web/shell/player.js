@@ -3,14 +3,14 @@
 import { element } from "./elements.js";
 
 /** `frames` is how many there are, `show(index)` draws one, `time(index)` is its text. `rate` is
- *  frames a second. */
+ *  frames a second; `told(playing)` hears of play and pause. */
 export class Player {
   #timer = 0;
   #frame = 0;
   #frames = 1;
 
-  constructor({ frames = 1, show, time = String, rate = 8 }) {
-    Object.assign(this, { show, time, rate });
+  constructor({ frames = 1, show, time = String, rate = 8, told = () => {} }) {
+    Object.assign(this, { show, time, rate, told });
     this.button = element("button", { type: "button", onclick: () => this.toggle() });
     this.slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "time" });
     this.slider.addEventListener("input", () => {
@@ -79,5 +79,6 @@ export class Player {
 
   #label() {
     this.button.textContent = this.playing ? "Pause" : "Play";
+    this.told(this.playing);
   }
 }

@@ -42,7 +42,9 @@ export class Room {
 
   /** A player for times, below the figures. */
   player(options) {
-    const made = new Player(options);
+    // Numbers that change several times a second are not read aloud.
+    const told = (on) => this.#numbers.setAttribute("aria-live", on ? "off" : "polite");
+    const made = new Player({ ...options, told });
     this.#figures.after(made.element);
     this.#closing.push(() => made.pause());
     return made;
