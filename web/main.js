@@ -44,7 +44,7 @@ async function open(name) {
     const heading = element("header", { class: "heading" }, element("h1", {}, title));
     heading.append(element("p", {}, scene?.about ?? "There is no picture for this model yet."));
     const error = model.error?.held_out ?? model.error?.relative_l2;
-    if (error) {
+    if (error && scene?.scored !== false) {
       const said = `Mean error on test samples: ${percent(error)}`;
       heading.append(element("p", { class: "score" }, said));
     }

@@ -36,6 +36,9 @@ export default {
   about:
     "Weekly temperatures of the oceans, as measured. Take sensors away and see how well the next weeks are still forecast.",
 
+  // What is learnt may be the little that damped persistence leaves: the chart has it in kelvin.
+  scored: false,
+
   async open(room) {
     const { spec } = room.model;
     const history = spec.inputs.length;
