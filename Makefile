@@ -9,7 +9,7 @@ EXTRAS := test,log,weather,mesh,table,export,hub,serve,browser
 # Bytecode is kept: two sessions of tests and some hundred processes import the same modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check tests browser minute campaign slow docs clean help
+.PHONY: demo test check tests browser pictures minute campaign slow docs clean help
 
 help:            ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -38,6 +38,9 @@ tests: $(VENV)/.dev
 
 browser: $(VENV)/.dev   ## the tests of the page in Chromium (apt-get install chromium); `make test` has them too where it is there
 	$(BIN)/python -m pytest -rs tests/browser
+
+pictures: $(VENV)/.dev   ## the pictures of the page in README and docs, taken by its tests
+	IPOT_PICTURES=docs/images/page $(BIN)/python -m pytest tests/browser/test_shipped.py
 
 minute: $(VENV)/.dev
 	$(BIN)/python -m campaign --minutes 1 --seed 0 --cases 120 --no-ledger

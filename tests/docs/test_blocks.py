@@ -118,6 +118,7 @@ PLANS = {
         parsed={
             "ipot demo": "three minutes; tests/commands runs it on smaller sizes",
             "ipot bench infer": "counts seconds; tests/bench runs it on smaller sizes",
+            "ipot serve": "goes on until it is ended; tests/serve and tests/browser run it",
             "ipot export": "ten seconds; tests/saved runs it on smaller models",
         },
         left={

@@ -27,8 +27,8 @@ export default {
     "Water seeps through ground of two kinds. Paint where it is easy to pass; the pressure follows.",
 
   open(room) {
-    const [low, high] = room.model.ranges?.targets?.[0] ?? [0, 0.02];
-    const pressure = new Scale("sequential", Math.min(0, low), high);
+    const [, high] = room.model.ranges?.targets?.[0] ?? [0, 0.02];
+    const pressure = new Scale("sequential", 0, high); // it is nowhere below that of the edge
     const ground = new Scale("amount", LOW, HIGH);
 
     const painted = room.figure({ title: "Permeability", label: "permeability, to paint on" });
