@@ -175,7 +175,10 @@ def headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
             return {}
         if not start.startswith(b"PK"):
             return {}
-    found = npz_headers(path)
+    try:
+        found = npz_headers(path)
+    except BROKEN as error:
+        raise damaged(path, "numpy arrays", error) from error
     check_memory(f"{path}", sum(size_of(*header) for header in found.values()))
     return found
 

@@ -82,7 +82,8 @@ class GlobeChart(nn.Module):
     def forward(self, points: Float[Tensor, "... D"]) -> Float[Tensor, "... A"]:
         """The coordinates of points."""
         x, y, z = points[..., :3].unbind(-1)
-        latitude = torch.rad2deg(torch.atan2(z, torch.hypot(x, y)))
+        # Of unit vectors, whose squares float32 holds; ONNX has no hypot.
+        latitude = torch.rad2deg(torch.atan2(z, (x * x + y * y).sqrt()))
         longitude = torch.rad2deg(torch.atan2(y, x))
         # The jump of 360 degrees is put opposite to the middle of the region.
         longitude = self.middle + around(longitude - self.middle)

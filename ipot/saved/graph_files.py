@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -59,9 +60,16 @@ def write_graph(
 ) -> None:
     """A graph as ONNX, with the names of its inputs, of their open axes, and of its outputs."""
     names = list(axes)
-    made = torch.onnx.export(
-        program, dynamo=True, verbose=False, input_names=names, output_names=list(outputs)
-    )
+    try:
+        made = torch.onnx.export(
+            program, dynamo=True, verbose=False, input_names=names, output_names=list(outputs)
+        )
+    except torch.onnx.OnnxExporterError as error:
+        found = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)'", str(error))
+        what = f"there is none for {found[1]}" if found else "an operation has none"
+        raise Unsupported(
+            f"this model cannot be written as ONNX: {what}. Export as pt2."
+        ) from error
     assert made is not None
     graph: Any = made.model.graph
     opened = {

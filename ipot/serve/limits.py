@@ -36,7 +36,7 @@ class Limits:
     waiting: int = 32
     """Questions that wait for the model; the next one is refused."""
     seconds: float = 30.0
-    """For an answer, the waiting included."""
+    """For an answer; and as long to wait for its turn."""
     solve_seconds: float = 120.0
     """For a solver; one runs at a time, and two wait."""
     solves: int = 3

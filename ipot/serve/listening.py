@@ -103,7 +103,7 @@ class Patience(H11Protocol):
 
 def patient(limits: Limits) -> type[Patience]:
     """The protocol with the times of some limits."""
-    longest = max(limits.seconds, limits.solve_seconds) + 2 * limits.body_seconds
+    longest = 2 * (limits.seconds + limits.body_seconds) + limits.solve_seconds
     times = {"head_seconds": limits.head_seconds, "whole_seconds": longest}
     return type("Patience", (Patience,), times | {"most": 2 * limits.connections})
 

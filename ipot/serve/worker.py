@@ -13,12 +13,12 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ipot.serve.refused import Refused, busy
 
-USUAL = 0.9
+USUAL = 0.8
 """How much of the usual time for an answer is of those before the last."""
 
 
@@ -28,10 +28,8 @@ class Job:
 
     function: Callable[[], Any]
     done: Callable[[Any, BaseException | None], None]
-    begun: bool = False
-    left: bool = False
-    """Nobody waits any more."""
-    made: float = field(default_factory=time.monotonic)
+    begun: float | None = None
+    """When it was begun."""
 
 
 class Worker:
@@ -76,7 +74,8 @@ class Worker:
 
     async def run(self, function: Callable[[], Any], *, seconds: float, gone: Any = None) -> Any:
         """The result of a function that the thread calls; refused where the queue is full, where it
-        takes too long, and left where `gone` says that the client hung up."""
+        waits for longer than some seconds or takes as long again, and left where `gone` says that
+        the client hung up."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
 
@@ -94,8 +93,10 @@ class Worker:
 
         job = Job(function, done)
         with self.changed:
-            if self._ends or len(self.jobs) >= self.most:
-                wait = self.usual * (1 + len(self.jobs))
+            wait = self.usual * (1 + len(self.jobs))
+            # One that would be given up in the end is refused now. Where nobody waits, it is tried.
+            hopeless = len(self.jobs) > 0 and wait > seconds
+            if self._ends or hopeless or len(self.jobs) >= self.most:
                 raise busy(f"{len(self.jobs)} questions wait already", wait)
             self.jobs.append(job)
             self.changed.notify()
@@ -103,11 +104,14 @@ class Worker:
         waited = {future} if watch is None else {future, watch}
         try:
             await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if job.begun is not None and not any(one.done() for one in waited):
+                left = job.begun + seconds - time.monotonic()
+                await asyncio.wait(waited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if future.done():
                 return future.result()
             if watch is not None and watch.done():
                 raise Refused(499, "the client hung up", close=True)
-            if not job.begun:
+            if job.begun is None:
                 raise busy(f"this question waited for {seconds:g} s", self.usual * self.waiting)
             raise Refused(
                 504, f"no answer within {seconds:g} s: ask for fewer points, queries or steps"
@@ -121,8 +125,7 @@ class Worker:
     def _leave(self, job: Job) -> None:
         """Nobody waits for a job any more: it is not begun."""
         with self.changed:
-            job.left = True
-            if not job.begun and job in self.jobs:
+            if job.begun is None and job in self.jobs:
                 self.jobs.remove(job)
 
     def _work(self) -> None:
@@ -135,7 +138,7 @@ class Worker:
                 job = self.jobs.popleft() if self.jobs else None
                 chore = self.later.popleft() if job is None else None
                 if job is not None:
-                    job.begun = True
+                    job.begun = time.monotonic()
                 self.running = True
             if job is not None:
                 self._answer(job)

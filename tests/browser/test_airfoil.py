@@ -161,7 +161,12 @@ def test_what_is_read_under_the_pointer_and_painted(page):
     place = np.array([0.5, 0.35])
     node = np.argmin(np.linalg.norm(mesh.numpy() - place, axis=1))
     assert float(read(*place)) == pytest.approx(answer[node], rel=0.01, abs=1e-5)
-    assert (page.pixels(FIGURE)[..., 3] == 255).all()
+    painted = page.pixels(FIGURE)
+    assert (painted[..., 3] == 255).all()
+    # Nothing is drawn on the wake, where the mesh meets itself.
+    height, width = painted.shape[:2]
+    behind = painted[height // 2 - 6 : height // 2 + 6, round(0.85 * width), :3].astype(int)
+    assert np.abs(np.diff(behind, axis=0)).max() < 40
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -41,6 +41,7 @@ def far():
 MODELS = {
     "darcy": lambda: untrained("darcy"),
     "navier_stokes": lambda: untrained("navier_stokes", "lattice"),
+    "whole": lambda: untrained("navier_stokes", "lno"),
     "parameters": lambda: tiny.quick(tiny.data("parameters", 120), epochs=1),
     "far": far,
 }
@@ -63,6 +64,10 @@ QUESTIONS = {
     "fewer steps": ("navier_stokes", {"points": HERE, "values": PAST, "steps": 2}),
     "more steps": ("navier_stokes", {"points": HERE, "values": PAST, "steps": 5}),
     "times": ("navier_stokes", {"points": HERE, "values": PAST, "times": [1.0, 4.0]}),
+    "one graph of all steps": (
+        "whole",
+        {"points": HERE, "values": PAST, "queries": RANDOM.random((20_000, 2)), "steps": 2},
+    ),
     "parameters alone": ("parameters", {"queries": THERE, "parameters": NUMBERS}),
     "far from zero, at times of its own": (
         "far",
@@ -184,6 +189,8 @@ def test_what_needs_a_server_is_said(page):
         ask(page, "darcy", question)
     with pytest.raises(Exception, match="More than 1 steps need a server"):
         ask(page, "darcy", {"points": HERE, "values": GROUND, "steps": 2})
+    with pytest.raises(Exception, match="More than 3 steps need a server"):
+        ask(page, "whole", {"points": HERE, "values": PAST, "steps": 4})
     with pytest.raises(Exception, match="must increase and be multiples"):
         ask(page, "navier_stokes", {"points": HERE, "values": PAST, "times": [1.5]})
     with pytest.raises(Exception, match="The model needs values"):

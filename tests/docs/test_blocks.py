@@ -21,7 +21,11 @@ from tests.docs.small import shrunk, use_small_models
 
 LONG = "minutes or hours; its flags alone are checked here"
 WHOLE = "sets an environment up, and runs everything"
-ELSEWHERE = {"docs/extend.md": ["python", "bash"] * 2, "docs/own-loop.md": ["python"] * 2}
+ELSEWHERE = {
+    "docs/extend.md": ["python", "bash"] * 2,
+    "docs/own-loop.md": ["python"] * 2,
+    "docs/serve.md": ["bash", "bash", "python", "bash", "bash", "python", "bash", "bash"],
+}
 """Pages of modules and models, and the blocks that a test with the page's name runs."""
 
 OF_THEIR_DAY = ("docs/log.md", "docs/results.md", "docs/old-names.md")

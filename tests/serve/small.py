@@ -12,6 +12,7 @@ from ipot.recipes.experiment import build
 SIZES = {
     "ipot": {"width": 16, "latents": 8, "heads": 2, "cross_heads": 2, "blocks": 1},
     "lattice": {"width": 8, "most_width": 16, "blocks": 1, "heads": 2},
+    "lno": {"width": 16, "modes": 8, "blocks": 1, "heads": 2},
 }
 
 PROBLEMS = {

@@ -201,6 +201,22 @@ def test_more_questions_than_wait(start):
     server.lives()
 
 
+def test_a_question_that_would_wait_too_long_is_refused_at_once(start):
+    server = start(seconds=20.0)
+    free = occupied(server)
+    asked = [server.connect() for _ in range(2)]
+    for connection in asked:
+        connection.sendall(LENGTH + OK)
+    until(lambda: len(server.server.worker.jobs) == 2)
+    server.server.worker.usual = 8.0
+    found = server.ask("POST", PATH, OK)  # behind two of 8 s each, of 20 s
+    assert (found.status, found.headers["retry-after"]) == (503, "24")
+    free.set()
+    for connection in asked:
+        assert read_answer(connection).status == 200
+    server.lives()
+
+
 def test_more_bytes_than_are_held(start):
     server = start(held=len(OK) + 100)
     with server.connect() as slow:
@@ -234,6 +250,24 @@ def test_an_answer_that_takes_too_long(start):
         free.set()
     until(lambda: not server.server.worker.running)
     assert server.ask("POST", PATH, OK).status == 200
+
+
+def test_a_question_has_its_whole_time_when_its_turn_comes(start):
+    server = start(seconds=3.0)
+    free = occupied(server)
+    with server.connect() as connection:
+        connection.sendall(LENGTH + OK)
+        until(lambda: server.server.worker.jobs)
+        work = server.server.models.find("darcy")
+        whole = work.model
+        work.model = lambda: time.sleep(1.5) or whole()  # to the end of the time from its arrival
+        try:
+            time.sleep(2.2)
+            free.set()
+            assert read_answer(connection).status == 200
+        finally:
+            work.model = whole
+            free.set()
 
 
 def test_what_fails_in_the_background_ends_nothing(start):

@@ -208,10 +208,13 @@ function inView({ points, around, across }, rows) {
   return { points: kept, nodes, wall: wallOf(kept, wide, high), triangles: gridTriangles(wide, high) };
 }
 
-/** The inner line of a mesh, along the wake and round the wing. */
+/** The nodes of a mesh on the wing, which ends at 1, where the wake begins. */
 function wallOf(points, around, across) {
   const found = [];
-  for (let i = 0; i < around; i++) found.push(points[2 * i * across], points[2 * i * across + 1]);
+  for (let i = 0; i < around; i++) {
+    const node = i * across;
+    if (points[2 * node] < 1 + 1e-6) found.push(points[2 * node], points[2 * node + 1]);
+  }
   return found;
 }
 

@@ -82,7 +82,7 @@ export class Comparison {
     if (this.measured) {
       numbers[`relative error of ${this.measured}`] = percent(relativeError(found, wanted));
     }
-    room.tell({ ...numbers, "largest error": `${shortNumber(rangeOf(error)[1])} ${this.scale().unit}` });
+    room.tell({ ...numbers, "largest error": `${shortNumber(rangeOf(error)[1])} ${this.scale().unit}`.trim() });
   }
 
   /** The controls that bring the truth, behind those that are there already; so many samples have

@@ -50,7 +50,7 @@ class Serve:
     waiting: int = 32
     """Questions that wait while another is answered; the next one is refused."""
     answer_seconds: float = 30.0
-    """Longest time for an answer, the waiting included."""
+    """Longest time for an answer; a question waits for its turn as long at the most."""
     solve_seconds: float = 120.0
     """Longest time for a solution of a solver."""
     export: Path | None = None
