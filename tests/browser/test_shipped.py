@@ -6,6 +6,7 @@ With IPOT_PICTURES=FOLDER the pictures of README and docs are taken on the way (
 from __future__ import annotations
 
 import io
+import itertools
 import os
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def test_the_pressure_follows_the_brush(opened, pictures):
         page.settle()
         frames.append(_frame(page))
         answers.append(page.read("state.answer.values"))
-    changes = [np.abs(b - a).max() for a, b in zip(answers, answers[1:], strict=False)]
+    changes = [np.abs(b - a).max() for a, b in itertools.pairwise(answers)]
     assert min(changes) > 1e-5
     # Water that passes easily needs less pressure.
     assert answers[-1].mean() < 0.97 * answers[0].mean()
