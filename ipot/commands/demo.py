@@ -115,7 +115,7 @@ class Showroom:
         answers = [answer(self.model, self.settings, q, self._data(q)) for q in questions]
         errors = [a.scores.relative_l2 for a in answers]
         panel = {
-            "series": {"IPOT": ([100 * f for f in CURVE], errors)},
+            "series": {"the model": ([100 * f for f in CURVE], errors)},
             "xlabel": "sensors observed (%)",
             "ylabel": "relative L2",
             "reference": {"mean field": self.guess_error},

@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -262,21 +262,31 @@ Ends = tuple[Tensor, Tensor]
 """The smallest and the largest number of every channel, in float64."""
 
 
-def seen_in_training(model: Operator, layout: Layout | None = None) -> dict[str, Ends]:
+class Seen(NamedTuple):
+    """What a model has seen of every channel."""
+
+    low: Tensor
+    high: Tensor
+    known: Ends | None = None
+    """Mean and deviation, where these are all that is known: then the range is reckoned from them
+    and is nothing to tell a user."""
+
+
+def seen_in_training(model: Operator, layout: Layout | None = None) -> dict[str, Seen]:
     """The range of values and parameters in training, from the model's layout or its scales."""
-    found: dict[str, Ends] = {}
+    found: dict[str, Seen] = {}
     scales = next((m for m in model.modules() if isinstance(m, Normalized)), None)
     for name, prefix in (("values", "input"), ("parameters", "parameter")):
         low, high = ((), ()) if layout is None else layout.span(name)
         if low:
-            found[name] = torch.tensor(low).double(), torch.tensor(high).double()
+            found[name] = Seen(torch.tensor(low).double(), torch.tensor(high).double())
         elif scales is not None:
             mean, scale = (
                 getattr(scales, f"{prefix}_{n}").double().cpu() for n in ("mean", "scale")
             )
             # Half of it on either side, and once more as a margin.
             reach = DEVIATIONS * scale / (1 + 2 * MARGIN)
-            found[name] = mean - reach, mean + reach
+            found[name] = Seen(mean - reach, mean + reach, (mean, scale))
     return found
 
 
@@ -299,7 +309,7 @@ def ends_of(samples: Iterable[Sample]) -> dict[str, Ends]:
 
 def warn_unlike(
     given: dict[str, Ends],
-    seen: dict[str, Ends],
+    seen: dict[str, Seen],
     spec: Spec,
     layout: Layout | None = None,
     *,
@@ -313,7 +323,7 @@ def warn_unlike(
     ):
         if name not in given or name not in seen:
             continue
-        (low, high), (least, most) = given[name], seen[name]
+        (low, high), (least, most, known) = given[name], seen[name]
         if len(low) != len(least):
             continue  # of another model, which is refused by name where the batch is looked at
         # A channel that never changed says nothing of its range, but any other value is new.
@@ -328,9 +338,14 @@ def warn_unlike(
             if not far[i] and other is None:
                 continue
             unit = f" {units[i]}" if i < len(units) else ""
+            if known is None:
+                trained = f"in training from {ends[2]:.6g} to {ends[3]:.6g}{unit}"
+            else:
+                mean = _given(scaling, known[0], i)
+                deviation = known[1][i].item() * (1 if scaling is None else abs(scaling.scale[i]))
+                trained = f"in training it had {mean:.6g}{unit} with a deviation of {deviation:.3g}"
             said.append(
-                f"{label} ({name}) goes from {ends[0]:.6g} to {ends[1]:.6g}, in training from "
-                f"{ends[2]:.6g} to {ends[3]:.6g}{unit}"
+                f"{label} ({name}) goes from {ends[0]:.6g} to {ends[1]:.6g}, {trained}"
                 + (f": this looks like {other}" if other is not None else "")
             )
     if said:

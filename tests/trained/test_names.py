@@ -82,3 +82,11 @@ def test_a_folder_that_is_not_there_is_told_of_the_names(one, tmp_path, monkeypa
 def test_a_list_of_them_is_there_without_torch():
     code = "import ipot.trained as t, sys; t.names(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_range_that_is_not_known_is_not_made_up():
+    """Models of the package's problems know the mean and the deviation of what they have seen."""
+    points = [[0.25, 0.5], [0.75, 0.5]]
+    told = r"goes from 3000 to 3000, in training it had 7\.\d+ with a deviation of 4\.5"
+    with pytest.warns(UserWarning, match=told):
+        ipot.load("darcy").predict(points, [[3000.0], [3000.0]])

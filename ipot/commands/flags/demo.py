@@ -18,10 +18,10 @@ class Demo:
         ipot demo
         ipot demo --minutes 1 --out /tmp/demo
 
-    Generates permeabilities and pressures with our own solver, trains an IPOT for two minutes, and
-    evaluates it on unseen samples: with all sensors, half and a quarter of them, and at queries
-    three times as fine as those of the training, and once more averaged over the symmetries of the
-    square. Ends in a table and a picture.
+    Generates permeabilities and pressures with our own solver, trains an IPOT on lattices for two
+    minutes, and evaluates it on unseen samples: with all sensors, half and a quarter of them, at
+    queries three times as fine as those of the training, and once more averaged over the symmetries
+    of the square. Ends in a table and a picture.
     """
 
     usual: ClassVar = ("out", "minutes", "seed", "data", "device", "quiet", "json")
