@@ -217,10 +217,11 @@ def test_a_system_that_cannot_does_not_stop_the_others(side_by_side, toys):
     assert found.rows[0].model == toys["linear"]
     assert found.rows[0].error < 1
     reasons = {name: by_name(found)[toys[name]].reason for name in names}
+    # Its first loss is a number: on a busy machine the clock may leave it at that one step.
+    assert reasons.pop("diverging").startswith("diverged: ")
     assert reasons == {
         "picky": "Picky needs more",
         "late": "Late needs other data",
-        "diverging": "diverged: the loss was not finite at step 1",
         "hungry": "out of memory",
         "linear": "",
     }
