@@ -127,9 +127,8 @@ def test_on_a_phone(visit, same, dark):
     ends = [(at["x"], at["x"] + at["width"]) for at in (tab.bounding_box() for tab in tabs.all())]
     assert len(ends) > 5
     assert all(0 <= left < right <= 360 for left, right in ends)  # none is cut off
-    assert not found.page.evaluate(
-        "(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)(document.querySelector('nav ul'))"
-    )
+    hidden = "(list) => list.scrollWidth - list.clientWidth"
+    assert found.page.locator("nav ul").evaluate(hidden) <= 0
     paper = found.page.evaluate("getComputedStyle(document.body).backgroundColor")
     red = int(paper.split("(")[1].split(",")[0])
     assert (red < 100) == dark
