@@ -12,6 +12,7 @@ Nothing in it is ever unpickled, and nothing that it names is imported unless it
 from __future__ import annotations
 
 import json
+import logging
 import os
 from dataclasses import dataclass, field, is_dataclass
 from functools import partial
@@ -54,6 +55,7 @@ WEIGHTS, CARD, BOUNDS = "model.safetensors", "README.md", "bounds.safetensors"
 FILES = (WEIGHTS, CONFIG, CARD, BOUNDS, SAMPLES)
 KEPT = ("training",)
 """What may lie in the folder besides, and stays: the run that the model comes from."""
+_log = logging.getLogger("ipot")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

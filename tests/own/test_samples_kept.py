@@ -91,6 +91,7 @@ def test_a_model_keeps_them_or_does_without(tmp_path):
     assert not (third / "samples.npz").exists()
     (second / "samples.npz").write_bytes(b"no archive")
     (first / "samples.npz").unlink()
+    (third / "samples.npz").mkdir()  # cannot be read
     for folder in (first, second, third):
         x, state = tiny.X, ipot.load(folder, device="cpu")
         a = tiny.waves(1, x)[0][0]
