@@ -141,8 +141,9 @@ class Surrogate:
     ) -> Any:
         """The fields at the queries, in the form of the arrays that the model was trained on.
 
-        For one sample: values (N, C), or (N) where training had no axis for channels, at points (N,
-        D); the answer is (M, K) or (M), with an axis for times in front where training had one.
+        For one sample: values (N, C), or (N) where there is one channel, at points (N, D); the
+        answer is (M, K), or (M) where the targets of training had no axis for channels, with an
+        axis for times in front where training had one.
         With an axis for samples in front, or a list, so is the answer. Points and queries may be
         given for every sample or once for all, and be any number; queries default to the points,
         and for a grid (H, W, 2) the answer has its axes. A model of a built-in problem answers (T,
