@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +41,7 @@ from ipot.recipes.experiment import load_data  # noqa: E402
 from ipot.recipes.studies import Answer, Question, ask_model  # noqa: E402
 from ipot.report.tables import bytes_, percent  # noqa: E402
 from ipot.run_folder import Run  # noqa: E402
+from ipot.saved.samples import archive  # noqa: E402
 from ipot.saved.weights import rounded  # noqa: E402
 from ipot.surrogate.surrogate import Surrogate  # noqa: E402
 
@@ -56,10 +56,9 @@ RESERVE = 0.9
 """The part of a model's time that it is trained in; the rest is for scores and files."""
 LEAST = 0.05
 """Minutes of training at least."""
-SAMPLE_BYTES = 400_000
-"""How large samples.npz may be, unless a single sample is larger."""
 KEPT = ((8, "float32"), (4, "float32"), (2, "float32"), (2, "float16"), (1, "float16"))
-"""How many test samples it holds, and in which numbers: the first that fits."""
+"""How many test samples are in samples.npz, and in which numbers: the first that fits, or the last.
+"""
 NOT_ON_CARD = ("environment", "training")
 """What is told of a run and is no matter here: the machine's own names, and settings that stand in
 config.json already."""
@@ -399,34 +398,11 @@ def _write(
     with tempfile.TemporaryDirectory(dir=flags.out, prefix=".") as place:
         new = model.save(Path(place) / name, precision=stored)
         data = load_data(model.settings, "test", store=store, device=torch.device("cpu"))
-        write_samples(new / trained.SAMPLES, data)
+        (new / trained.SAMPLES).write_bytes(archive(data, model.layout, KEPT))
         target = flags.out / name
         if target.exists():
             target.rename(Path(place) / "before")
         new.rename(target)
-
-
-def write_samples(file: Path, data: Any) -> None:
-    """The first test samples as arrays, as many as fit; what all share has a first axis of one."""
-    for count, kind in KEPT:
-        some = [data[i] for i in range(min(count, len(data)))]
-        arrays = {}
-        for column in ("points", "values", "queries", "targets", "parameters"):
-            parts = [getattr(sample, column) for sample in some]
-            if parts[0] is None:
-                continue
-            same = all(torch.equal(part, parts[0]) for part in parts[1:])
-            fields = column in ("values", "targets")
-            array = np.stack([np.asarray(part.cpu()) for part in (parts[:1] if same else parts)])
-            arrays[column] = array.astype(kind if fields else np.float32)
-        # Values are never shared, so that their axis counts the samples.
-        for column in ("values", "targets"):
-            if len(arrays[column]) != len(some):
-                arrays[column] = np.repeat(arrays[column], len(some), axis=0)
-        arrays["times"] = np.array(some[0].times)
-        np.savez_compressed(file, **arrays)
-        if file.stat().st_size <= SAMPLE_BYTES:
-            return
 
 
 def table() -> str:

@@ -37,6 +37,7 @@ from ipot.recipes.experiment import Data, Experiment, build, load_data, read_set
 from ipot.recipes.own_data import OWN_DATA, OwnData, Splits, as_experiment, split
 from ipot.recipes.starting import Start
 from ipot.run_folder import TRAINING, Run, differences
+from ipot.saved.samples import archive_if_small
 from ipot.spec import Spec
 from ipot.surrogate.answers import calibrated
 from ipot.surrogate.loading import facts_of_run
@@ -186,6 +187,8 @@ def fit(
             if blend:
                 parts = _blend(fitted, settings, splits, known, constants, say)
             _score(fitted, splits, baselines, constants, parts)
+            tried = splits.held_out or splits.validation
+            fitted.samples = archive_if_small(tried.data, tried.layout)
             fitted.scores["course"] = course(journal.read(run.metrics))
         except Stopped as stop:
             raise Interrupted(stop.signal, kept) from None

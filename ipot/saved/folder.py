@@ -4,6 +4,7 @@ model.safetensors     all weights, and the scales of the data among them
 config.json           which model, its settings, the facts of its problem, where it comes from
 README.md             the same for people: a model card
 bounds.safetensors    what intervals are made from, where the model was calibrated
+samples.npz           a few samples to try it with, where some were small enough (samples.py)
 
 Nothing in it is ever unpickled, and nothing that it names is imported unless it is trusted.
 """
@@ -11,6 +12,7 @@ Nothing in it is ever unpickled, and nothing that it names is imported unless it
 from __future__ import annotations
 
 import json
+import logging
 import os
 from dataclasses import dataclass, field, is_dataclass
 from functools import partial
@@ -44,14 +46,16 @@ from ipot.saved.config_file import (
     told,
 )
 from ipot.saved.disk import whole_folder
+from ipot.saved.samples import SAMPLES
 from ipot.spec import Spec
 from ipot.typed_json import from_dict, plain, to_dict
 from ipot.version import __version__
 
 WEIGHTS, CARD, BOUNDS = "model.safetensors", "README.md", "bounds.safetensors"
-FILES = (WEIGHTS, CONFIG, CARD, BOUNDS)
+FILES = (WEIGHTS, CONFIG, CARD, BOUNDS, SAMPLES)
 KEPT = ("training",)
 """What may lie in the folder besides, and stays: the run that the model comes from."""
+_log = logging.getLogger("ipot")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,6 +80,8 @@ class Saved:
     """How labelled arrays become samples and answers, for a model that was trained on such."""
     experiment: dict[str, Any] | None = None
     """The settings of its run, where it was trained on a built-in problem."""
+    samples: bytes | None = None
+    """The archive of a few samples, as it stands: no answer depends on it."""
 
     @property
     def license(self) -> str:
@@ -157,6 +163,8 @@ def write_folder(
             weights.write_tensors(folder / WEIGHTS, tensors)
             if saved.bounds is not None:
                 weights.write_tensors(folder / BOUNDS, saved.bounds)
+            if saved.samples is not None:
+                (folder / SAMPLES).write_bytes(saved.samples)
             content[checksums.KEY] = checksums.checksums(content, _with_checksums(folder))
             # In its own order, which is that of the card: loaded and saved again, both are alike.
             files.write_text(folder / CONFIG, json.dumps(content, indent=2) + "\n")
@@ -211,6 +219,7 @@ def _saved(folder: Path, content: dict[str, Any], *, trusted: bool) -> Saved:
         bounds=_bounds(folder / BOUNDS, spec),
         series=content["series"],
         experiment=content.get("experiment"),
+        samples=_samples(folder / SAMPLES),
     )
 
 
@@ -244,6 +253,18 @@ def read_folder(
 def _with_checksums(folder: Path) -> dict[str, Path]:
     """The files that checksums are kept of, as far as they are there."""
     return {name: folder / name for name in (WEIGHTS, BOUNDS) if os.path.lexists(folder / name)}
+
+
+def _samples(file: Path) -> bytes | None:
+    """The samples beside a model as they stand. A model without them answers as well, so that what
+    cannot be read is left out with a remark."""
+    try:
+        return read_bytes(file)
+    except FileNotFoundError:
+        return None
+    except RunError as error:
+        _log.warning("the samples beside the model are left out: %s", error)
+        return None
 
 
 def _bounds(file: Path, spec: Spec) -> dict[str, Tensor] | None:

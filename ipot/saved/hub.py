@@ -9,6 +9,7 @@ from typing import Any
 
 from ipot.errors import IpotError, RunError, Unsupported
 from ipot.saved.folder import FILES, WEIGHTS, is_saved
+from ipot.saved.samples import SAMPLES
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 _log = logging.getLogger("ipot")
@@ -22,11 +23,13 @@ def push_to_hub(
     revision: str | None = None,
     message: str = "A surrogate made with ipot",
     token: str | None = None,
+    samples: bool = False,
 ) -> str:
     """Upload a saved model to `user/name`, which is made if it is not there; returns its address.
 
     Only the files of a saved model go up, whatever else lies in the folder. Without a `token` the
-    one of `hf auth login` is used.
+    one of `hf auth login` is used. With `samples` the few samples beside the model go up too: they
+    are a part of the data, which need not be for everybody.
     """
     if not is_saved(folder) or not (Path(folder) / WEIGHTS).is_file():
         raise RunError(f"{folder} is not a saved model: save one first, with model.save(...)")
@@ -36,7 +39,7 @@ def push_to_hub(
         hub.upload_folder(
             repo_id=repo_id,
             folder_path=str(folder),
-            allow_patterns=list(FILES),
+            allow_patterns=[name for name in FILES if samples or name != SAMPLES],
             revision=revision,
             commit_message=message,
             token=token,
@@ -49,7 +52,7 @@ def push_to_hub(
 def fetch_from_hub(repo_id: str, revision: str | None = None, *, token: str | None = None) -> Path:
     """Download a saved model, or find it in the cache, and return its folder.
 
-    Nothing is downloaded but weights, settings and the card: there is no code among them.
+    Nothing is downloaded but weights, settings, the card and samples: no code is among them.
     """
     hub = _hub()
     try:

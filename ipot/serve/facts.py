@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST_CARD = 1 << 20
 CARD = "README.md"
+COUNTED = ("values", "targets", "parameters", "points")
 SPEC = (
     *("dimension", "query_dimension", "inputs", "outputs", "parameters", "history", "steps", "dt"),
     *("domain", "query_domain", "periods", "query_periods", "sphere", "geographic", "shape"),
@@ -145,14 +146,18 @@ def samples_of(served: Served) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         if served.samples is not None:
             arrays = read_arrays(served.samples)
-            count = len(arrays["values"] if "values" in arrays else arrays["parameters"])
+            # The first of these that there is counts the samples: some models have geometry alone.
+            count = len(next(arrays[n] for n in COUNTED if n in arrays))
             for i in range(count):
                 one = {}
                 for name, array in arrays.items():
                     # What all samples share has no axis for them, or one of length one.
                     own = name != "times" and array.ndim and len(array) in (1, count)
                     part = array[min(i, len(array) - 1)] if own else array
-                    one[name] = np.asarray(part, np.float32 if part.dtype.kind == "f" else None)
+                    # A user's own numbers may be too far from zero for float32.
+                    exact = served.problem is None and part.dtype == np.float64
+                    real = part.dtype.kind == "f"
+                    one[name] = np.asarray(part, np.float32 if real and not exact else None)
                 found.append(one)
         served.kept["samples"] = found
     return served.kept["samples"]

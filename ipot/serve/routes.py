@@ -27,7 +27,7 @@ from ipot.serve.question import (
     write_answer,
 )
 from ipot.serve.refused import Refused, as_refused, too_large
-from ipot.serve.uploads import answer_upload, upload_of
+from ipot.serve.uploads import Answer, answer_upload, upload_of
 from ipot.serve.worker import with_remarks
 from ipot.version import __version__
 
@@ -168,12 +168,12 @@ async def files(server: Server, request: Request) -> Response:
     upload_of(name, options, b"")  # refused before the body is read
     upload = upload_of(name, options, await read_body(server, request))
 
-    def work() -> bytes:
+    def work() -> Answer:
         return with_remarks(lambda: answer_upload(served.model(), upload, server.limits))[0]
 
-    body = await _worked(server, request, work)
-    headers = {"content-disposition": f'attachment; filename="{upload.answer_name}"'}
-    return _sent(request, body, "application/octet-stream", headers)
+    answer = await _worked(server, request, work)
+    headers = {"content-disposition": f'attachment; filename="{answer.name}"'}
+    return _sent(request, answer.body, "application/octet-stream", headers)
 
 
 async def health(server: Server, request: Request) -> Response:

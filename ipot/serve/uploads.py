@@ -38,6 +38,8 @@ SINGLE = {
 }
 """Files that are whole by themselves, and what is answered to each. Others name more files, which
 nobody has sent: .vtm, .pvtu, .foam, .case, folders."""
+SEVERAL = ".h5"
+"""What holds the answers to several cases, where no format was asked for."""
 WRITTEN = sorted(set(SINGLE.values()))
 
 
@@ -54,13 +56,21 @@ class Upload:
 
     @property
     def suffix(self) -> str:
-        """What the answer's name ends in."""
+        """What the answer's name ends in, if it is one case."""
         return self.format or SINGLE[Path(self.name).suffix.lower()]
 
     @property
     def answer_name(self) -> str:
-        """What the answer is called."""
+        """What the answer is called, if it is one case."""
         return f"{Path(self.name).stem}_answer{self.suffix}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A file that is sent back."""
+
+    name: str
+    body: bytes
 
 
 def upload_of(name: str | None, options: dict[str, str], body: bytes) -> Upload:
@@ -103,9 +113,10 @@ def _number(options: dict[str, str], name: str, kind: Any) -> Any:
         raise wrong(f"{name} must be a number, got {shown(options[name])}") from error
 
 
-def answer_upload(model: Surrogate, upload: Upload, limits: Limits) -> bytes:
-    """The file of the answers."""
-    from ipot.surrogate.files import answer_files
+def answer_upload(model: Surrogate, upload: Upload, limits: Limits) -> Answer:
+    """The file of the answers: of the kind of the question, but .h5 where that holds one case and
+    the question has several."""
+    from ipot.surrogate.files import ManyCases, answer_files
 
     if upload.grid is not None:
         limits.refuse_rows("queries", max(upload.grid, 0) ** model.spec.query_dimension)
@@ -118,7 +129,17 @@ def answer_upload(model: Surrogate, upload: Upload, limits: Limits) -> bytes:
         asked = {"interval": upload.interval, "steps": upload.steps, "grid": upload.grid}
         try:
             with at_most(limits.unpacked):
-                answer_files(within(model, limits), source, output, **asked)
+                try:
+                    answer_files(within(model, limits), source, output, **asked)
+                except ManyCases as many:  # before any of them is answered
+                    if upload.format is not None:
+                        raise wrong(
+                            f"{upload.name} holds {many.count} cases, and one file that ends in "
+                            f"{upload.format} holds one: ask with format=h5 or format=csv, or "
+                            "send a file of one case"
+                        ) from many
+                    output = output.with_suffix(SEVERAL)
+                    answer_files(within(model, limits), source, output, **asked)
         except Exception as error:
             refused = as_refused(error, (output.parent, folder, Path(tempfile.gettempdir())))
             raise refused from None
@@ -126,7 +147,7 @@ def answer_upload(model: Surrogate, upload: Upload, limits: Limits) -> bytes:
             raise wrong("the file holds several cases: ask with format=h5 or format=csv")
         if output.stat().st_size > limits.held // 4:
             raise too_large("the answer is too large to be sent: ask for fewer points or cases")
-        return output.read_bytes()
+        return Answer(output.name, output.read_bytes())
 
 
 def within(model: Surrogate, limits: Limits) -> Surrogate:

@@ -61,6 +61,25 @@ def led_by_samples(layout: Layout, given: dict[str, Any]) -> set[str]:
     return own
 
 
+def channel_as_trained(spec: Spec, layout: Layout, points: Any, values: Any) -> Any:
+    """Values of one channel with or without its axis, as the training had them. Both are taken
+    where the shape has one meaning: arrays that can be read as they are stay so."""
+    if spec.channels != 1 or values is None or points is None:
+        return values
+    if is_listed(values) or is_listed(points) or not values.ndim or not points.ndim:
+        return values
+    forms = _forms(points.shape[:-1] if points.ndim > 1 else points.shape)
+
+    def holds_rows(shape: tuple[int, ...]) -> bool:
+        return shape in forms or shape[1:] in forms
+
+    has_axis = values.ndim > 1 and values.shape[-1] == 1 and holds_rows(values.shape[:-1])
+    has_none = holds_rows(values.shape)
+    if layout.flat_values:
+        return values[..., 0] if has_axis and not has_none else values
+    return values[..., None] if has_none and not has_axis else values
+
+
 def refuse_transposed(layout: Layout, points: Any, values: Any) -> None:
     """Refuse values whose first axis is points and should be samples."""
     if values is None or points is None or is_listed(values) or is_listed(points):
@@ -202,7 +221,7 @@ def values_of(
     if given is None and "[" not in name:
         return torch.zeros(count, 0)
     found = array_or_mapped(name, given)
-    flat = layout.flat_values and found.shape in (shape, (count,))
+    flat = spec.channels == 1 and found.shape in (shape, (count,))
     rows, channels = (found.shape, 1) if flat else (found.shape[:-1], found.shape[-1:])
     if rows not in (shape, (count,)) or channels not in (spec.channels, (spec.channels,)):
         wanted = shape if layout.flat_values else (*shape, spec.channels)

@@ -33,6 +33,17 @@ MANY = (*TREES, *TABLES)
 """What holds many cases in one file."""
 
 
+class ManyCases(DataError):
+    """Several cases were to be written to a file that holds one."""
+
+    def __init__(self, output: Path, count: int) -> None:
+        super().__init__(
+            f"--out {output}: {count} cases are written to a folder, or to one file that ends in "
+            ".h5, .csv, .tsv or .parquet"
+        )
+        self.count = count
+
+
 def asked_in(model: Surrogate, path: Path) -> Any:
     """The inputs in a file or folder: labelled frames, a dict of arrays by the names of the
     arguments of `predict`, trajectories in the units of training, or cases."""
@@ -211,10 +222,7 @@ def _write(
     elif output.suffix.lower() in MANY:
         write_cases(output, [answer() for answer in answers], names, rows)
     elif output.suffix:
-        raise DataError(
-            f"--out {output}: {len(answers)} cases are written to a folder, or to one file "
-            "that ends in .h5, .csv, .tsv or .parquet"
-        )
+        raise ManyCases(output, len(answers))
     else:
         for name, answer in zip(names, answers, strict=True):
             write_case(output / f"{name}{suffix}", answer())

@@ -18,6 +18,7 @@ from ipot.samples import Sample
 from ipot.spec import Spec
 from ipot.surrogate.arguments import (
     array_or_mapped,
+    channel_as_trained,
     is_by_samples,
     led_by_samples,
     parameters_of,
@@ -181,6 +182,7 @@ def read_inputs(
     given: dict[str, Any] = {"points": points, "values": values, "parameters": parameters}
     for name, whole in given.items():
         given[name] = whole if whole is None or is_listed(whole) else array_or_mapped(name, whole)
+    given["values"] = channel_as_trained(spec, layout, given["points"], given["values"])
     refuse_transposed(layout, given["points"], given["values"])
     own = led_by_samples(layout, given)
     for name in own:

@@ -119,6 +119,7 @@ def _from_saved(path: Path, place: torch.device, *, trusted: bool, edited: bool)
         bounds=None if saved.bounds is None else Conformal.from_state(saved.bounds),
         series=None if saved.series is None else Series.from_dict(saved.series),
         settings=settings,
+        samples=saved.samples,
     )
 
 

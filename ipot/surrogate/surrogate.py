@@ -91,11 +91,14 @@ class Surrogate:
         bounds: Conformal | None = None,
         series: Series | None = None,
         settings: Experiment | None = None,
+        samples: bytes | None = None,
     ) -> None:
         self.model, self.config, self.spec = model.eval(), config, spec
         self.layout = layout or Layout(timed=True)
         self.scores, self.about, self.bounds = scores or {}, about or {}, bounds
         self.series, self.settings = series, settings
+        self.samples = samples
+        """The archive samples.npz that `save` writes beside the model, to try it with."""
 
     @classmethod
     def of_experiment(cls, model: Operator, settings: Experiment, **facts: Any) -> Surrogate:
@@ -138,8 +141,9 @@ class Surrogate:
     ) -> Any:
         """The fields at the queries, in the form of the arrays that the model was trained on.
 
-        For one sample: values (N, C), or (N) where training had no axis for channels, at points (N,
-        D); the answer is (M, K) or (M), with an axis for times in front where training had one.
+        For one sample: values (N, C), or (N) where there is one channel, at points (N, D); the
+        answer is (M, K), or (M) where the targets of training had no axis for channels, with an
+        axis for times in front where training had one.
         With an axis for samples in front, or a list, so is the answer. Points and queries may be
         given for every sample or once for all, and be any number; queries default to the points,
         and for a grid (H, W, 2) the answer has its axes. A model of a built-in problem answers (T,
@@ -353,7 +357,8 @@ class Surrogate:
     def save(
         self, path: Path | str, *, overwrite: bool = False, precision: str = "float32"
     ) -> Path:
-        """Write a folder that `ipot.load` reads: weights, settings, scores, a card.
+        """Write a folder that `ipot.load` reads: weights, settings, scores, a card; and of a fit a
+        few samples that it was not trained on, unless `samples` is set to None before.
 
         The precision "float16" rounds the weights to three digits, for half the bytes. The answers
         of what is loaded then differ a little: score it again.
@@ -368,6 +373,7 @@ class Surrogate:
             bounds=None if self.bounds is None else self.bounds.state(),
             series=None if self.series is None else self.series.as_dict(),
             experiment=None if self.settings is None else self.settings.as_dict(),
+            samples=self.samples,
         )
         place = path_given("path", path)
         return write_folder(place, self.model, saved, overwrite=overwrite, precision=precision)

@@ -1,5 +1,7 @@
 """The scene of the airfoil: bent by the corners of its box, beside the solver."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -126,6 +128,45 @@ def test_the_solver_beside_the_model(page, same):
     page.press("Random draw")
     page.settle()
     assert not page.figure("Error of the model").is_visible()
+
+
+@pytest.mark.parametrize("how", ["Cancel", "Test sample", "another scene"])
+def test_a_solver_at_work_is_ended(page, how):
+    """Its question is never answered here: only a page that hangs up comes to an end."""
+    asked, ended = [], []
+    page.page.route("**/solve", lambda route: asked.append(route))
+    page.page.on("requestfailed", lambda request: ended.append((request.url, request.failure)))
+    assert page.page.get_by_role("button", name="Cancel").count() == 0
+    page.page.get_by_role("button", name="Solve", exact=True).click()
+    page.page.get_by_text("Solving …").wait_for()
+    assert not page.page.locator(".error").is_visible()
+    if how == "another scene":
+        page.page.locator("nav a", has_text="Darcy").click()
+        page.page.get_by_text("Permeability").first.wait_for()
+    else:
+        page.press(how)
+        page.page.get_by_role("button", name="Solve", exact=True).wait_for()
+        assert page.page.get_by_role("button", name="Cancel").count() == 0
+        assert "Solving" not in page.page.locator("main").inner_text()
+    page.settle()
+    assert len(asked) == 1
+    assert [(url.rpartition("/")[2], why) for url, why in ended] == [("solve", "net::ERR_ABORTED")]
+    if how == "another scene":
+        return
+    assert page.figure("Mach number, solved").is_visible() == (how == "Test sample")
+    page.page.unroute("**/solve")
+    page.press("Solve")
+    assert "by finite volumes" in page.page.locator("main").text_content()
+
+
+def test_a_solver_is_ended_when_something_else_is_shown(page):
+    straight(page)
+    page.page.get_by_role("button", name="Solve", exact=True).click()
+    page.page.get_by_text(re.compile(r"Solving … \d")).wait_for()
+    page.press("Random draw")
+    page.page.get_by_role("button", name="Solve", exact=True).wait_for()
+    page.settle()
+    assert not page.figure("Mach number, solved").is_visible()
 
 
 def test_a_sample_with_its_solution(page, same, models):

@@ -45,6 +45,19 @@ def test_the_wave_goes_where_the_pointer_is(page, same):
     assert abs(found["values"].mean()) < 1e-6
 
 
+def test_a_wave_unlike_the_training_is_told(page):
+    caption = page.page.locator("figure", has_text="Start").locator(".caption").first
+    page.press("Flat")
+    page.settle()
+    assert caption.text_content() == f"{NODES} sensors"
+    area = box(page)
+    page.stroke("Start", [(0.5, 0.1), (0.5, area[1][1])], box=area)
+    page.settle()
+    assert "than any wave in training." in caption.text_content()
+    page.press("Flat")
+    assert caption.text_content() == f"{NODES} sensors"
+
+
 def test_fewer_sensors_see_the_same_wave(page, same):
     whole = same(page, "burgers")["values"]
     page.slide("Along the circle", 0)

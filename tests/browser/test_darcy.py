@@ -80,6 +80,22 @@ def test_the_solver_beside_the_model(page, same):
     assert not page.figure("Pressure, solved").is_visible()
 
 
+def test_what_is_unlike_the_training_is_told(page):
+    caption = page.page.locator("figure", has_text="Permeability").locator(".caption")
+    assert caption.text_content() == "4,096 sensors, one in each cell."
+    page.press("Clear")
+    assert "0 % is easy to pass, there it was 30 to 70 %" in caption.text_content()
+    page.slide("Width", 0.2)
+    page.stroke("Permeability", [(0.0, 0.5), (1.0, 0.5)])  # 40 %
+    assert "easy to pass" not in caption.text_content()
+    page.slide("Scattered", 0)
+    assert caption.text_content() == "64 sensors."
+    page.choose("Remove sensors")
+    page.stroke("Permeability", [(0.0, 0.5), (1.0, 0.5)])
+    assert "sensors. So few see little of the ground." in caption.text_content()
+    page.settle()
+
+
 def test_by_the_keys_alone(page, same):
     page.press("Clear")
     page.settle()
@@ -107,6 +123,12 @@ def test_on_a_phone(visit, same, dark):
     same(found, "darcy")
     wide = found.page.evaluate("document.documentElement.scrollWidth")
     assert wide <= 360
+    tabs = found.page.locator("nav a")
+    ends = [(at["x"], at["x"] + at["width"]) for at in (tab.bounding_box() for tab in tabs.all())]
+    assert len(ends) > 5
+    assert all(0 <= left < right <= 360 for left, right in ends)  # none is cut off
+    hidden = "(list) => list.scrollWidth - list.clientWidth"
+    assert found.page.locator("nav ul").evaluate(hidden) <= 0
     paper = found.page.evaluate("getComputedStyle(document.body).backgroundColor")
     red = int(paper.split("(")[1].split(",")[0])
     assert (red < 100) == dark

@@ -64,3 +64,41 @@ def test_a_random_draw_is_one_of_the_training(convention):
         convention=convention,
     )
     np.testing.assert_allclose(found, wanted[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("convention", ["file", "paper"])
+def test_what_is_beyond_all_training_waves_is_told(convention):
+    """The page knows the largest of a thousand waves, which these are among."""
+    sigma, gamma = CONVENTIONS[convention]
+    noise = random_fields.normal((2, 512), seed=0, stream="burgers/train", indices=range(1000))
+    waves = random_fields.periodic_line(noise, 1024, sigma=sigma, tau=5.0, gamma=gamma)[:, ::4]
+    slope = 256 * (waves.roll(-1, 1) - waves)
+    bend = 256 * (slope - slope.roll(1, 1))
+    largest = [part.abs().amax(1) for part in (waves, slope, bend)]
+    rows = torch.stack([part.argmax() for part in largest])
+    said = call(
+        MODULE,
+        """waves.map((wave) => ({
+            is: m.beyond(wave, convention),
+            grown: m.beyond(wave.map((u) => 1.01 * u), convention),
+            measured: m.measures(wave),
+        }))""",
+        waves=waves[rows].tolist(),
+        convention=convention,
+    )
+    for k, found in enumerate(said):
+        assert found["is"] is None
+        assert found["grown"] is not None
+        assert found["measured"][k] == pytest.approx(largest[k].max().item(), rel=1e-4)
+    assert said[0]["grown"] == "Higher"
+
+
+def test_each_way_of_being_beyond_the_training():
+    at = np.arange(1024) / 1024
+    waves = {
+        "Higher": 0.9 * np.sin(2 * np.pi * at),
+        "Steeper": 0.6 * np.sin(4 * np.pi * at),
+        "Bent more sharply": 0.1 * np.sin(8 * np.pi * at),
+    }
+    for word, wave in waves.items():
+        assert call(MODULE, "m.beyond(wave)", wave=wave.tolist()) == word

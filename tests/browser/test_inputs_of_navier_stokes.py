@@ -97,3 +97,20 @@ def test_the_past_of_a_fine_grid_is_near_that_of_the_solver():
     )
     gap = np.linalg.norm(np.reshape(found, wanted.shape) - wanted, axis=(1, 2))
     assert (gap / np.linalg.norm(wanted, axis=(1, 2))).max() < 0.01
+
+
+@pytest.mark.parametrize("convention", ["file", "paper"])
+def test_no_start_of_the_training_is_beyond_it(convention):
+    shape = random_fields.periodic_square_noise_shape(256)
+    # The strongest of a thousand is among these.
+    noise = random_fields.normal(shape, seed=0, stream="navier_stokes/train", indices=range(100))
+    sigma = SIGMA[convention]
+    starts = random_fields.periodic_square(noise, 64, alpha=2.5, tau=7.0, sigma=sigma)
+    most = starts.abs().amax((1, 2))
+    start = starts[most.argmax()].float()
+    first = navier_stokes.solve(start[None], viscosity=1e-5, times=[1.0])[0, 0]
+    expression = "m.beyond(Float32Array.from(field.flat()), convention)"
+    for field in (start, first):
+        assert not call(MODULE, expression, field=field.tolist(), convention=convention)
+    strong = (2 * start).tolist()
+    assert call(MODULE, expression, field=strong, convention=convention)

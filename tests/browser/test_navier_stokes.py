@@ -121,6 +121,18 @@ def test_a_vortex_is_dragged_and_stays(page, same):
     assert not page.figure("Solver").is_visible()
 
 
+def test_a_start_unlike_the_training_is_told(page):
+    caption = page.page.locator("figure", has_text="Start").locator(".caption").first
+    assert caption.text_content() == "t = −9. Press and drag to put a vortex in."
+    page.stroke("Start", [(0.5, 0.5)])
+    page.settle()
+    assert np.abs(page.read("state.frames[0]")).max() > 1.15
+    assert caption.text_content() == "t = −9. Stronger than any start in training."
+    page.press("Still water")
+    page.settle()
+    assert "Stronger" not in caption.text_content()
+
+
 def test_the_solver_beside_the_model(page, same):
     page.stroke("Start", [(0.5, 0.5)])
     page.settle()

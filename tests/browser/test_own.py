@@ -52,11 +52,15 @@ def models(tmp_path_factory):
         np.savez(folder / name / "samples.npz", **arrays)
     for kind in ("mesh", "parameters"):
         tiny.quick(tiny.data(kind, COUNT), epochs=1, blend=False).save(folder / kind)
+        (folder / kind / "samples.npz").unlink()
     for k in range(COUNT):
         write_case(folder / "files" / f"{k}.vtu", plate(k))
     source = folder / "files"
     tiny.quick(source, inputs="a", targets="u", epochs=1, blend=False).save(folder / "cases")
-    names = (*SAMPLED, "mesh", "parameters", "cases")
+    (folder / "cases" / "samples.npz").unlink()
+    # As a fit leaves it.
+    tiny.quick(tiny.data("mesh", COUNT), epochs=1, blend=False).save(folder / "fitted")
+    names = (*SAMPLED, "mesh", "parameters", "cases", "fitted")
     return {name: folder / name for name in names}
 
 
@@ -131,6 +135,15 @@ def test_a_sample_and_its_times(visit, same, models):
     again = same(page, "times")
     np.testing.assert_allclose(again["values"], kept["values"][1], rtol=1e-6)
     assert said(page) == pytest.approx(distance(again["prediction"], kept["targets"][1]), rel=0.05)
+
+
+def test_a_fit_opens_on_a_sample_that_it_has_not_learned_from(visit, same, models):
+    page = visit("fitted")
+    found = same(page, "fitted")
+    kept = samples(models, "fitted")
+    assert page.page.get_by_text("came without samples").is_hidden()
+    np.testing.assert_array_equal(found["values"], kept["values"][0])
+    assert said(page) == pytest.approx(distance(found["prediction"], kept["targets"][0]), rel=0.05)
 
 
 def test_a_choice_of_outputs(visit, same, models):

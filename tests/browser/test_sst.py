@@ -73,7 +73,7 @@ def test_removed_sensors_are_not_asked(page, same):
     eye = np.array(page.read("state.globe.view.toEye"))
     angle = np.degrees(np.arccos(np.clip(found["points"] @ eye, -1, 1)))
     assert angle.min() > 11.5  # the brush is 12 degrees around the middle
-    assert f"{len(found['points']):,} left" in page.page.locator("main").text_content()
+    assert f"{len(found['points']):,} sensors left" in page.page.locator("main").text_content()
     page.choose("Restore")
     page.stroke("Sensors", [(0.0, 0.0), (-0.3, 0.0)], box=BOX)
     page.settle()

@@ -236,7 +236,8 @@ def test_a_fit_with_a_folder_is_saved_there(tmp_path):
     model = quick(tiny.data("mesh", 31), out=tmp_path / "deep" / "model")
     folder = tmp_path / "deep" / "model"
     assert {p.name for p in folder.iterdir()} == {
-        *("model.safetensors", "config.json", "README.md", "bounds.safetensors", "training")
+        *("model.safetensors", "config.json", "README.md", "bounds.safetensors", "samples.npz"),
+        "training",
     }
     again = ipot.load(folder, device="cpu")
     assert same(model, again)

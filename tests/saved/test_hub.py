@@ -140,3 +140,12 @@ def test_the_commit_is_kept_and_told_unless_it_is_pinned(
 
 def test_code_is_never_fetched_nor_run():
     assert "trusted" not in inspect.signature(ipot.from_pretrained).parameters
+
+
+def test_samples_go_up_only_when_they_are_asked_for(tmp_path, hub):
+    saved = Saved(model_name="ipot", model=config(), spec=facts(), samples=b"rows of the data")
+    place = write_folder(tmp_path / "with", model(facts()), saved)
+    push_to_hub(place, "me/mine")
+    assert not (hub.store / "me/mine" / "samples.npz").exists()
+    push_to_hub(place, "me/open", samples=True)
+    assert (fetch_from_hub("me/open") / "samples.npz").read_bytes() == b"rows of the data"

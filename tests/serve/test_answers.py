@@ -25,6 +25,8 @@ QUESTIONS = {
     "more steps": ("navier_stokes", {"points": X, "values": PAST, "steps": 5}),
     "times": ("navier_stokes", {"points": X, "values": PAST, "times": [1.0, 3.0]}),
     "parameters": ("parameters", {"queries": X, "parameters": [0.1, 0.2, 0.3]}),
+    "values without an axis": ("darcy", {"points": X, "values": A[0, :, 0]}),
+    "values with an axis": ("mesh", {"points": X, "values": A[0, :, :1]}),
     "own data": ("mesh", {"points": X, "values": A[0, :, 0]}),
     "an interval": ("mesh", {"points": X, "values": A[0, :, 0] / 10, "interval": 0.5}),
     "an interval in time": ("times", {"points": X, "values": A[0, :, 0] / 10, "interval": 0.5}),

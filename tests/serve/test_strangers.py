@@ -263,6 +263,31 @@ def test_files_are_answered_as_ipot_predict_does(running, served, tmp_path, endi
         np.testing.assert_allclose(one.fields[name], other.fields[name], rtol=1e-6)
 
 
+def test_a_file_of_several_cases_is_answered_in_one_file(running, served, tmp_path):
+    """As the training file of a fit: an .npz of one case each would be several files."""
+    import ipot
+    from ipot.formats import read_cases
+
+    a = np.random.default_rng(1).random((3, 12))
+    np.savez(tmp_path / "cases.npz", coordinates=X, value=a)
+    body = (tmp_path / "cases.npz").read_bytes()
+    found = upload(running, "mesh", "cases.npz", body)
+    assert found.status == 200, found.body
+    assert found.headers["content-disposition"] == 'attachment; filename="cases_answer.h5"'
+    (tmp_path / "answer.h5").write_bytes(found.body)
+    wanted = ipot.load(served["mesh"].folder, device="cpu").predict(points=X, values=a)
+    answers = read_cases(tmp_path / "answer.h5")
+    assert len(answers) == 3
+    for i, one in enumerate(wanted):
+        np.testing.assert_allclose(answers[i].fields["target"], one, rtol=1e-5, atol=1e-6)
+    refused = upload(running, "mesh", "cases.npz", body, format="npz")
+    assert refused.status == 422
+    said = refused.body.decode()
+    assert "cases.npz holds 3 cases" in said
+    assert "send a file of one case" in said
+    assert "--out" not in said
+
+
 def test_files_that_are_damaged(running, tmp_path):
     for ending in ("vtu", "csv", "h5", "npz"):
         write_case(tmp_path / f"case.{ending}", FIELD)

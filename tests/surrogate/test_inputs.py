@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from own import tiny
 from own.tiny import CURVED, GRID, KINDS, X, fitted
 
+import ipot
 from ipot.data.own import Layout
 from ipot.errors import DataError, Unsupported
 from ipot.surrogate.inputs import request
@@ -196,6 +197,64 @@ def test_any_sizes(drawn):
         )
 
 
+@pytest.fixture(scope="module")
+def with_axis():
+    """A model whose one channel had an axis in training; `fitted("mesh")` is one that had none."""
+    given = tiny.arrays("mesh")
+    return tiny.quick(tiny.data("mesh", values=given["values"][..., None]), epochs=1)
+
+
+MESHES = tiny.random(6).random((3, 12, 2))
+ONE_CHANNEL = {
+    "one sample": {"points": X, "values": (12,)},
+    "samples": {"points": X, "values": (3, 12)},
+    "as many samples as points": {"points": X, "values": (12, 12)},
+    "samples on meshes of their own": {"points": MESHES, "values": (3, 12)},
+    "a grid": {"points": GRID, "values": (4, 5)},
+    "samples on a grid": {"points": GRID, "values": (3, 4, 5)},
+    "samples on the rows of a grid": {"points": GRID, "values": (3, 20)},
+    "samples at one point": {"points": X[:1], "values": (3, 1)},
+    "a list": {"points": [X[:5], X], "values": [(5,), (12,)]},
+}
+
+
+@pytest.mark.parametrize("form", ONE_CHANNEL)
+@pytest.mark.parametrize("trained", ["with", "without"])
+def test_the_axis_of_one_channel_may_be_there_or_not(with_axis, trained, form):
+    model = with_axis if trained == "with" else fitted("mesh")
+    points, shape = ONE_CHANNEL[form].values()
+    if isinstance(shape, list):
+        bare = [tiny.random(7).random(one) for one in shape]
+        wide = [one[:, None] for one in bare]
+    else:
+        bare = tiny.random(7).random(shape)
+        wide = bare[..., None]
+    one, other = (model.predict(points=points, values=v, queries=Y) for v in (bare, wide))
+    assert type(one) is type(other)
+    for mine, theirs in zip(one, other, strict=True):
+        assert mine.shape == theirs.shape
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_at_one_point_an_axis_is_what_it_was_in_training(with_axis):
+    """There (1, 1) may be one sample of a set, or one with an axis for its channel."""
+    one = np.array([[0.5]])
+    assert with_axis.predict(points=X[:1], values=one).shape == (1,)
+    assert with_axis.predict(points=X[:1], values=one[0]).shape == (1,)
+    assert fitted("mesh").predict(points=X[:1], values=one).shape == (1, 1)
+    assert fitted("mesh").predict(points=X[:1], values=one[0]).shape == (1,)
+
+
+def test_a_model_of_the_package_takes_values_without_an_axis():
+    model = ipot.load("darcy", device="cpu")
+    places = RANDOM.random((50, 2))
+    values = np.where(RANDOM.random(50) < 0.5, 3.0, 12.0)
+    wanted = model.predict(points=places, values=values[:, None])
+    np.testing.assert_array_equal(model.predict(points=places, values=values), wanted)
+    with pytest.raises(DataError, match=r"values must have shape \(50, 1\), got \(49,\)"):
+        model.predict(points=places, values=values[1:])
+
+
 A = RANDOM.random(12)
 BAD = {
     "no values": ("mesh", {"points": X}, "values are needed at the points: value"),
@@ -206,6 +265,11 @@ BAD = {
         "channels",
         {"points": X, "values": A},
         "values must have shape (12, 2), got (12,)",
+    ),
+    "values of two channels where there is one": (
+        "mesh",
+        {"points": X, "values": RANDOM.random((12, 2))},
+        "values have 2 rows and points 12",
     ),
     "values of other channels": (
         "channels",

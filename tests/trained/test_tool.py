@@ -19,6 +19,7 @@ from ipot.commands.parsing import parse_with_settings
 from ipot.models.base import parameter_count
 from ipot.recipes import ledger
 from ipot.recipes.experiment import build, experiment
+from ipot.saved.samples import MOST
 
 ROOT = Path(__file__).parents[2]
 
@@ -120,7 +121,7 @@ def test_all_recipes_are_commands_and_together_small(tool, device):
         _, model, *rest = tool.words(name, device, 1.0)
         settings, _ = parse_with_settings(experiment(name, model), Train, rest, "train")
         total += 2 * parameter_count(build(settings))
-    samples = tool.SAMPLE_BYTES * len(tool.RECIPES)
+    samples = MOST * len(tool.RECIPES)
     assert total + samples < 25_000_000
 
 

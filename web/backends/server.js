@@ -29,11 +29,11 @@ export class ServerBackend {
   }
 
   /** The truth by the problem's own solver. `progress(part)` is called with what is done, from 0 to
-   *  1, where solving takes long. */
-  async solve({ steps, ...arrays }, { progress = null } = {}) {
+   *  1, where solving takes long; the server ends its solver when `signal` is aborted. */
+  async solve({ steps, ...arrays }, { progress = null, signal = null } = {}) {
     const given = steps == null ? arrays : { ...arrays, steps: scalar(steps) };
-    if (!progress) return this.#post("solve", given);
-    const answer = await this.#send("solve", given, "application/x-ndjson");
+    if (!progress) return this.#post("solve", given, signal);
+    const answer = await this.#send("solve", given, "application/x-ndjson", signal);
     let last = null;
     for await (const line of lines(answer.body)) {
       last = JSON.parse(line);
@@ -67,17 +67,18 @@ export class ServerBackend {
     return found && readNpz(await bytes(found));
   }
 
-  async #post(what, arrays) {
-    const answer = await this.#send(what, arrays, "application/x-npz");
+  async #post(what, arrays, signal = null) {
+    const answer = await this.#send(what, arrays, "application/x-npz", signal);
     const { milliseconds, ...found } = await readNpz(await bytes(answer));
     return { ...found, milliseconds: Number(milliseconds.data[0]) };
   }
 
-  async #send(what, arrays, accepted) {
+  async #send(what, arrays, accepted, signal) {
     return asked(`${path(this.name)}/${what}`, {
       method: "POST",
       headers: { "Content-Type": "application/x-npz", Accept: accepted },
       body: writeNpz(arrays),
+      signal,
     });
   }
 }
@@ -121,14 +122,18 @@ async function asked(url, { missing = false, ...options } = {}, tries = 3) {
   let response;
   try {
     response = await fetch(url, options);
-  } catch {
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
     throw new Error("The server does not answer. Is `ipot serve` still running?");
   }
   if (response.ok) return response;
   if (missing && response.status === 404) return null;
   if (response.status === 503 && tries > 1) {
     const seconds = Number(response.headers.get("Retry-After")) || 1;
-    await new Promise((done) => setTimeout(done, 1000 * seconds));
+    await new Promise((done) => {
+      setTimeout(done, 1000 * seconds);
+      options.signal?.addEventListener("abort", done);
+    });
     return asked(url, { missing, ...options }, tries - 1);
   }
   const said = await response.json().catch(() => ({}));

@@ -5,6 +5,18 @@
  * `ipot.problems.base.GridProblem.coordinates`.
  */
 
+/** Vorticity that no first frame of the training reaches, by the covariance of the beginning. The
+ *  largest of 1000 draws of `ipot.problems.navier_stokes` is 0.982 ("file") or 0.228 ("paper") at
+ *  t = 0 (indices 0 to 999 of the stream "navier_stokes/train", seed 0, 64 x 64 points), and the
+ *  forcing adds at most 0.142 until the first frame at t = 1, whatever the viscosity. */
+const STRONGEST = { file: 1.15, paper: 0.4 };
+
+/** Whether a first frame has more vorticity somewhere than any of the training. */
+export function beyond(field, convention = "file") {
+  const most = STRONGEST[convention] ?? STRONGEST.file;
+  return field.some((value) => Math.abs(value) > most);
+}
+
 /** Points (n * n, 2) of a grid with n points a side. */
 export function torusPoints(n) {
   const points = new Float32Array(2 * n * n);

@@ -2,11 +2,12 @@
 
 import { array } from "../backends/npz.js";
 import { rangeOf } from "../draw/colours.js";
-import { circlePoints, pull, randomCurve, sampleCurve, thinCurve } from "../problems/burgers.js";
+import { beyond, circlePoints, pull, randomCurve, sampleCurve, thinCurve } from "../problems/burgers.js";
 import { normalNumbers, seeded } from "../problems/darcy.js";
 import { difference } from "../problems/rollout.js";
 import {
   absoluteError,
+  counted,
   percent,
   relativeError,
   roundNumbers,
@@ -91,7 +92,9 @@ export default {
         }
       });
       start.reading(([x]) => `u(${x.toFixed(2)}) = ${shortNumber(sampleCurve(curve, x))}`);
-      start.caption(`${sensors.toLocaleString("en")} sensors`);
+      const more = beyond(curve, settings?.convention);
+      const unusual = more ? `. ${more} than any wave in training.` : "";
+      start.caption(`${counted(sensors, "sensor")}${unusual}`);
     }
 
     function draw() {
@@ -124,7 +127,7 @@ export default {
         paint.line({ points: around(gap), colour: paint.colours.warm, width: 2.5 });
       });
       wrong.reading(([x]) => shortNumber(sampleCurve(gap, x)));
-      const scale = times === 1 ? "on a scale as long as that of the wave" : `magnified ${times} times`;
+      const scale = times === 1 ? "same scale as the wave" : `magnified ${times} times`;
       wrong.caption(`model less solver, ${scale}`);
       room.tell({
         "relative error": percent(relativeError(answer, truth.values)),

@@ -7,13 +7,16 @@ import {
   brush,
   cellOf,
   centres,
+  FEW,
   HIGH,
+  highShare,
   LOW,
   normalNumbers,
   randomPermeability,
   seeded,
+  SHARES,
 } from "../problems/darcy.js";
-import { absoluteError, percent, relativeError, shortNumber } from "../shell/numbers.js";
+import { absoluteError, counted, percent, relativeError, shortNumber } from "../shell/numbers.js";
 import { truthControls } from "../shell/truth.js";
 
 const CELLS = 64; // a side, of what is painted unless a sample is shown
@@ -101,7 +104,19 @@ export default {
       }, ground);
       const count = state.sensors.length / 2;
       const where = state.grid ? ", one in each cell" : "";
-      painted.caption(`${count.toLocaleString("en")} sensors${where}`);
+      painted.caption(`${counted(count, "sensor")}${where}.${unusual(count)}`);
+    }
+
+    /** Says where the model is asked what it was not trained for. */
+    function unusual(count) {
+      const share = highShare(state.cells);
+      const [least, most] = SHARES.map((part) => Math.round(100 * part));
+      const ground =
+        share < SHARES[0] || share > SHARES[1]
+          ? ` Unlike the training: ${Math.round(100 * share)} % is easy to pass, there it was ${least} to ${most} %.`
+          : "";
+      const few = count < FEW ? " So few see little of the ground." : "";
+      return few + ground;
     }
 
     function draw() {

@@ -3,7 +3,7 @@
 import { array } from "../backends/npz.js";
 import { Scale } from "../draw/colours.js";
 import { following } from "../problems/flow.js";
-import { addVortex, channelOf, framesAsValues, torusPoints } from "../problems/navier_stokes.js";
+import { addVortex, beyond, channelOf, framesAsValues, torusPoints } from "../problems/navier_stokes.js";
 import { framesOf } from "../problems/rollout.js";
 import { Rollout } from "../shell/rollout.js";
 import { shortNumber } from "../shell/numbers.js";
@@ -86,7 +86,12 @@ export default {
 
     function drawStart() {
       if (!state.frames.length) return;
-      show(start, state.painted ?? state.frames[0], vorticity);
+      const field = state.painted ?? state.frames[0];
+      show(start, field, vorticity);
+      const hint = beyond(field, settings?.convention)
+        ? "Stronger than any start in training."
+        : "Press and drag to put a vortex in.";
+      start.caption(`t = −${history - 1}. ${hint}`);
     }
 
     // A vortex is put where one presses, is dragged along, and stays where it is let go. The model
@@ -101,7 +106,6 @@ export default {
         drawStart();
       },
     });
-    start.caption(`t = −${history - 1}. Press and drag to put a vortex in.`);
 
     function hold(place) {
       if (!state.frames.length) return false;

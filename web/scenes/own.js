@@ -251,7 +251,7 @@ export default {
     if (levels.length) {
       const group = room.controls("Bounds");
       group.choice({
-        label: "Bounds that hold the truth so often",
+        label: "Bounds that contain the truth this often",
         options: [["off", "Off"], ...levels.map((level) => [String(level), percent(level)])],
         value: "off",
         change(level) {

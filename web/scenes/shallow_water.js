@@ -217,7 +217,7 @@ export default {
     });
     rollout.controls(
       room.backend.solves &&
-        "The solver begins without divergence, which the data do not tell: the waves that come of this are its own.",
+        "The model is not shown the divergence of the wind, so the solver starts from none. Its solution has gravity waves that the data do not have.",
     );
 
     function hint() {

@@ -16,7 +16,7 @@ import {
   Weeks,
   withinReach,
 } from "../problems/sst.js";
-import { roundNumbers } from "../shell/numbers.js";
+import { counted, fixed, roundNumbers } from "../shell/numbers.js";
 
 const DEGREE = Math.PI / 180;
 const ANOMALY = new Scale("diverging", -4, 4, "K");
@@ -156,7 +156,7 @@ export default {
         const cell = state.globe.grid.at(...at);
         if (cell < 0) return placeName(...at);
         const value = values[cell];
-        const said = value === value ? `${value.toFixed(1)} ${scale.unit}` : "no sensor";
+        const said = value === value ? `${fixed(value, 1)} ${scale.unit}` : "no sensor";
         return `${placeName(...at)}: ${said}`;
       });
     }
@@ -180,7 +180,7 @@ export default {
       });
       const count = kept.filter(Boolean).length;
       const left = count < weeks.points ? " left" : "";
-      sensors.caption(`${weeks.date(first - 1)}: ${count.toLocaleString("en")}${left}`);
+      sensors.caption(`${weeks.date(first - 1)}: ${counted(count, "sensor")}${left}`);
     }
 
     function draw() {

@@ -75,7 +75,7 @@ export class Comparison {
     const error = absoluteError(found, wanted);
     this.paint(this.wrong, error, this.scale().forErrors(this.#times), "error");
     this.wrong.caption(
-      this.#times === 1 ? "on a scale as long as that of the answer" : `magnified ${this.#times} times`,
+      this.#times === 1 ? "same scale as the answer, from zero" : `magnified ${this.#times} times`,
     );
     const numbers = {};
     if (this.overall) numbers["relative error"] = percent(relativeError(answer, truth.values));

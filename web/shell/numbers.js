@@ -13,6 +13,17 @@ export function duration(milliseconds) {
   return `${milliseconds < 10 ? milliseconds.toFixed(1) : Math.round(milliseconds)}\u00a0ms`;
 }
 
+/** A number with so many digits behind the point; what rounds to nothing has no sign. */
+export function fixed(value, digits) {
+  const text = value.toFixed(digits);
+  return Number(text) === 0 ? text.replace("-", "") : text;
+}
+
+/** How many there are of something: 1 sensor, 2,040 sensors. */
+export function counted(count, name) {
+  return `${count.toLocaleString("en")} ${name}${count === 1 ? "" : "s"}`;
+}
+
 /** A share in per cent. */
 export function percent(share) {
   const value = 100 * share;

@@ -88,7 +88,9 @@ export class Rollout {
     this.solved.caption(this.truth.from);
     const error = absoluteError(answer[now], truth[now]);
     this.paint(this.wrong, error, this.scale().forErrors(this.#times), "error");
-    this.wrong.caption(this.#times === 1 ? "on a scale as long" : `magnified ${this.#times} times`);
+    this.wrong.caption(
+      this.#times === 1 ? "same scale as the model, from zero" : `magnified ${this.#times} times`,
+    );
     const most = `${shortNumber(rangeOf(error)[1])} ${this.scale().unit}`.trim();
     this.room.tell({
       [`relative error, ${this.time(now)}`]: percent(relativeError(answer[now], truth[now])),
@@ -121,7 +123,7 @@ export class Rollout {
       paint.line({ points, colour: accent, width: 2 });
       paint.scatter({ points: [now + 1, 100 * errors[now]], colour: accent, radius: 4.5 });
     });
-    course.caption(`per cent of the truth, from ${this.time(0)} to ${this.time(errors.length - 1)}`);
+    course.caption(`relative error in %, from ${this.time(0)} to ${this.time(errors.length - 1)}`);
     course.reading(([x]) => {
       const k = Math.min(errors.length, Math.max(1, Math.round(x))) - 1;
       return `${percent(errors[k])} at ${this.time(k)}`;

@@ -4,7 +4,7 @@ import { Figure } from "../draw/figure.js";
 import { Asker } from "./asker.js";
 import { Controls } from "./controls.js";
 import { element } from "./elements.js";
-import { duration } from "./numbers.js";
+import { counted, duration } from "./numbers.js";
 import { Player } from "./player.js";
 
 const LATE = 500; // milliseconds after which one wonders whether anything happens
@@ -85,16 +85,17 @@ export class Room {
    *  shape does not say so. Without `milliseconds` of its own it is all that it took. */
   took({ prediction, milliseconds }, { took, size = prediction.shape.slice(-3) }) {
     if (!size) {
-      this.#time.textContent = `${duration(took)}, the way there and back included`;
+      this.#time.textContent = `${duration(took)} in all`;
       return;
     }
-    const where = this.backend.kind === "server" ? "on the server" : "in this browser";
+    const served = this.backend.kind === "server";
+    const where = served ? "on the server" : "in this browser";
     const [times, rows] = size;
-    const places = `${rows.toLocaleString("en")} places${times > 1 ? ` at ${times} times` : ""}`;
-    const all = took - milliseconds > 5 ? `, ${duration(took)} with the way there and back` : "";
+    const places = `${counted(rows, "place")}${times > 1 ? ` at ${times} times` : ""}`;
+    const all = served && took - milliseconds > 5 ? `, ${duration(took)} in all` : "";
     this.#time.textContent =
       milliseconds === undefined
-        ? `${duration(took)} for ${places}, the way there and back included`
+        ? `${duration(took)} in all for ${places}`
         : `${duration(milliseconds)} ${where} for ${places}${all}`;
   }
 
