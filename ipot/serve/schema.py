@@ -72,7 +72,7 @@ def schemas() -> dict[str, Schema]:
             "type": "number",
             "exclusiveMinimum": 0,
             "exclusiveMaximum": 1,
-            "description": "Bounds besides, that hold the truth so often.",
+            "description": "Bounds besides, that contain the truth this often.",
         },
     }
     facts = {name: schema for name, schema in LINE.items() if name != "state"} | {
@@ -169,7 +169,7 @@ def document(limits: Limits) -> dict[str, Any]:
     bodied = (*worked, 408, 413, 415, 422)
     options = [
         _option("name", TEXT, "The file's name, which says what kind it is.", needed=True),
-        _option("interval", NUMBER, "Bounds besides, that hold the truth so often."),
+        _option("interval", NUMBER, "Bounds besides, that contain the truth this often."),
         _option("steps", WHOLE, "Steps of the rollout."),
         _option("grid", WHOLE, "Answer on a regular grid, so many points a side."),
         _option("format", TEXT, "What the answer's name ends in."),

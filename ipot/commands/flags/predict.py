@@ -52,7 +52,7 @@ class Predict:
     queries: Path | None = None
     """An .npy file (M, E), an .npz with `queries`, or another case; the input's unless said."""
     interval: float | None = None
-    """Bounds besides, that hold the truth so often: 0.9, for a model that was calibrated."""
+    """Bounds besides, that contain the truth this often: 0.9, for a model that was calibrated."""
     precision: Literal["float32", "bf16"] = "float32"
     """Arithmetic; bf16 is quicker, at about three decimal digits: several times on a GPU, about
     twice on a CPU that has the instructions for it."""
