@@ -36,6 +36,7 @@ from ipot.nn.linear_attention import LinearAttention
 from ipot.nn.places import Sums, ToPlaces
 from ipot.nn.relay import LocalDecoder, RelayBlock
 from ipot.samples import Batch
+from ipot.stopping import stop_if_asked
 
 ROWS_AT_ONCE = 1 << 20
 """In training, a decode of more rows than this (B times T times M) is cut into pieces that are
@@ -64,6 +65,7 @@ class DecodesTogether(LatentOperator):
         recompute = torch.is_grad_enabled() and len(states) > group
         pieces = []
         for start in range(0, len(states), group):
+            stop_if_asked()
             piece = states[start : start + group]
             if recompute:
                 out = checkpoint(self._decode_group, piece, queries, use_reentrant=False)
