@@ -30,7 +30,7 @@ class ChannelNorm(nn.LayerNorm):
         super().__init__(width)
         self.axis = axis
 
-    def forward(self, input: Float[Tensor, "B *image"]) -> Float[Tensor, "B *image"]:
+    def forward(self, input: Float[Tensor, "B first *rest"]) -> Float[Tensor, "B first *rest"]:
         """Each place is normalised by itself."""
         return super().forward(input.movedim(self.axis, -1)).movedim(-1, self.axis)
 
@@ -100,8 +100,7 @@ class Finer(nn.Module):
     def forward(
         self, x: Float[Tensor, "B C *coarser"], onto: Float[Tensor, "B O *grid"]
     ) -> Float[Tensor, "B O *grid"]:
-        """An image of the finer lattice, added to another; places beyond an odd axis are left out.
-        """
+        """An image of the finer lattice, added to another; places beyond odd axes are left out."""
         parts = self.layer(x.movedim(1, -1)).unflatten(-1, (*(2,) * self.axes, -1))
         # Each axis of the coarse lattice is followed by that of its two children.
         order = [0]

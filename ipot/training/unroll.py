@@ -17,9 +17,7 @@ from ipot.spec import Spec
 from ipot.training.settings import Training
 
 
-def pieces(
-    batch: Batch, spec: Spec, steps: int, chosen: Int[Tensor, "B P"] | None = None
-) -> Batch:
+def pieces(batch: Batch, spec: Spec, steps: int, chosen: Int[Tensor, "B P"] | None = None) -> Batch:
     """A batch of P pieces for each sample, (B P) in all, that start from true frames.
 
     The frames that a piece starts from are the inputs, or targets of the steps before it; channels

@@ -101,7 +101,7 @@ def one_input_each(corners: Corners, number: int) -> Neighbours | None:
 class QuickChannelNorm(Accelerated, ChannelNorm):
     """Computes in the precision of products under autocast; the kernel still sums in float32."""
 
-    def forward(self, input: Float[Tensor, "B *image"]) -> Float[Tensor, "B *image"]:
+    def forward(self, input: Float[Tensor, "B first *rest"]) -> Float[Tensor, "B first *rest"]:
         """Each place is normalised by itself."""
         device = input.device.type
         if not torch.is_autocast_enabled(device):
