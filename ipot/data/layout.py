@@ -71,6 +71,13 @@ class Layout:
     target_high: tuple[float, ...] = ()
     parameter_low: tuple[float, ...] = ()
     parameter_high: tuple[float, ...] = ()
+    value_usual_low: tuple[float, ...] = ()
+    """Between these lie all but a few of the numbers of training (`data/ranges.py`)."""
+    value_usual_high: tuple[float, ...] = ()
+    target_usual_low: tuple[float, ...] = ()
+    target_usual_high: tuple[float, ...] = ()
+    parameter_usual_low: tuple[float, ...] = ()
+    parameter_usual_high: tuple[float, ...] = ()
 
     def scaling(self, what: str) -> Scaling | None:
         """The change of units that points, queries, values, targets or parameters are held in."""
@@ -99,6 +106,13 @@ class Layout:
         """The smallest and largest numbers of training, as they are held; empty where unknown."""
         name = what.removesuffix("s")
         return getattr(self, f"{name}_low"), getattr(self, f"{name}_high")
+
+    def usual(self, what: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Between which numbers nearly all of training lie, as they are held; models of earlier
+        releases know the smallest and largest alone, or nothing."""
+        name = what.removesuffix("s")
+        low, high = getattr(self, f"{name}_usual_low"), getattr(self, f"{name}_usual_high")
+        return (low, high) if low else self.span(what)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what there is no need to say is left out, as it was before."""

@@ -44,6 +44,7 @@ def _facts(served: Served, limits: Limits) -> dict[str, Any]:
         "spec": {name: _plain(getattr(model.spec, name)) for name in SPEC},
         "settings": settings_of(model.problem),
         "ranges": ranges_of(model),
+        "seen": seen_by(model),
         "alone": model.layout.alone,
         "box": box_of(model),
         "error": _plain(model.scores),
@@ -89,6 +90,25 @@ def ranges_of(model: Surrogate) -> dict[str, list[list[float]]]:
             for i, pair in enumerate(zip(low, high, strict=True))
         ]
         found[name] = ends if len(ends) == count else []
+    return found
+
+
+def seen_by(model: Surrogate) -> dict[str, list[dict[str, list[float]] | None]]:
+    """What every channel of the inputs was in training, and beyond which numbers an input is far
+    from that (`surrogate/new_data.py`), in the units of the data: for a page that answers by
+    itself. Null where the model does not know its ranges."""
+    from ipot.surrogate.new_data import seen_in_training
+
+    found: dict[str, list[dict[str, list[float]] | None]] = {}
+    for name, seen in seen_in_training(model.model, model.layout).items():
+        held = model.layout.scaling(name)
+        parts = {part: getattr(seen, part) for part in ("all", "usual", "single", "many")}
+        found[name] = [
+            None
+            if seen.known is not None
+            else {part: [_given(held, end[i], i) for end in ends] for part, ends in parts.items()}
+            for i in range(len(seen.all[0]))
+        ]
     return found
 
 

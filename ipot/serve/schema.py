@@ -79,6 +79,7 @@ def schemas() -> dict[str, Schema]:
         "spec": _object(SPEC),
         "settings": {"type": "object"},
         "ranges": _object(dict.fromkeys(("values", "targets", "parameters"), PAIRS)),
+        "seen": {"type": "object"},
         "alone": FLAG,
         "box": PAIRS,
         "error": {"type": "object"},
