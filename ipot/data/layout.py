@@ -312,7 +312,7 @@ def in_units_of(layout: Layout, own: Spec, other: Spec) -> tuple[Layout, Spec]:
         if any(changes):
             layout = layout.with_scaling(name, behind(layout.scaling(name), changes))
             facts = replace(facts, **{key: wanted})
-    agreed.say(stacklevel=3)
+    agreed.say()
     return layout, facts
 
 

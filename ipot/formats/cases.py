@@ -86,7 +86,7 @@ def dataset_of(
             )
         held += sum(column[-1].nbytes for column in rows.values())
         check_memory(f"the data up to {source_of(case, i)}", held)
-    agreed.say(stacklevel=3)
+    agreed.say()
     _drop_flat([*rows["points"], *rows["queries"]], rows)
     given: dict[str, Any] = {"queries": _mesh(rows["queries"]), "targets": _even(rows["targets"])}
     if inputs or not parameters or not isinstance(_mesh(rows["points"]), np.ndarray):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from ipot.data.facts import in_radians
 from ipot.data.layout import Layout
 from ipot.data.own import Dataset
 from ipot.data.quantities import looks_like
-from ipot.errors import DataError, Unsupported, shown
+from ipot.errors import DataError, Unsupported, shown, warn_user
 from ipot.formats.detect import is_labelled as holds_labelled
 from ipot.formats.open_data import OpenedData, open_data
 from ipot.formats.series.description import Series
@@ -176,10 +175,9 @@ def refuse_other_layout(spec: Spec, layout: Layout, given: Layout) -> None:
         )
     refuse_many_steps("times of the data", max(steps, default=0.0))
     if given.times and layout.timed and max(given.times) > (1 + 1e-6) * max(own_times):
-        warnings.warn(
+        warn_user(
             f"the data go to time {max(given.times):g}, and the model has seen "
             f"{max(own_times):g}: an extrapolation, not to be trusted",
-            stacklevel=4,
         )
 
 
@@ -188,7 +186,7 @@ def _as_now(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.replace("(t-0)", "(t)") for name in names)
 
 
-def warn_radians(samples: Sequence[Sample], spec: Spec, *, stacklevel: int = 2) -> None:
+def warn_radians(samples: Sequence[Sample], spec: Spec) -> None:
     """Warn of places that look like radians, for a model of degrees: their latitudes are outside of
     the training region in degrees and inside in radians, or they would cover half the globe in
     radians."""
@@ -208,11 +206,10 @@ def warn_radians(samples: Sequence[Sample], spec: Spec, *, stacklevel: int = 2) 
         back = [math.degrees(v) for v in (south, north)]
         known = domain[1][0] - 1 <= back[0] and back[1] <= domain[1][1] + 1
         if in_radians(box) and (wide or (away and known)):
-            warnings.warn(
+            warn_user(
                 f"{name} have longitudes from {west:.4g} to {east:.4g} and latitudes from "
                 f"{south:.4g} to {north:.4g}, which looks like radians; the model was trained in "
                 "degrees (numpy.rad2deg)",
-                stacklevel=stacklevel + 1,
             )
             return
 
@@ -334,8 +331,6 @@ def warn_unlike(
     seen: dict[str, Seen],
     spec: Spec,
     layout: Layout | None = None,
-    *,
-    stacklevel: int = 3,
 ) -> None:
     """Give one warning that names the channels which are far outside of their range in training:
     by a single number that is very far outside, or by many that are outside of what is usual."""
@@ -376,10 +371,9 @@ def warn_unlike(
                 + (f": this looks like {other}" if other is not None else "")
             )
     if said:
-        warnings.warn(
+        warn_user(
             f"inputs far outside of those that the model has seen: {'; '.join(said)}. The answer "
             "is an extrapolation, not to be trusted; check the units.",
-            stacklevel=stacklevel,
         )
 
 

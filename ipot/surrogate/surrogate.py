@@ -423,8 +423,8 @@ class Surrogate:
     def remark(self, samples: Sequence[Sample]) -> None:
         """Warn if inputs are far from those of training, once for all samples."""
         seen = seen_in_training(self.model, self.layout)
-        warn_unlike(samples, seen, self.spec, self.layout, stacklevel=5)
-        warn_radians(samples, self.spec, stacklevel=4)
+        warn_unlike(samples, seen, self.spec, self.layout)
+        warn_radians(samples, self.spec)
 
     def answers_of(
         self,
