@@ -119,8 +119,8 @@ BETWEEN = ("ipot", "torch", "contextlib", "functools", "jaxtyping", "beartype")
 def warn_user(message: str) -> None:
     """Warn at the user's own line, however many of ours lie in between.
 
-    `warnings.warn(stacklevel=...)` counts lines, which differ by the way that was taken, and what
-    skips a package (`skip_file_prefixes`) came with Python 3.12.
+    A `stacklevel` counts calls, of which there are more or fewer by the way that was taken; and
+    `skip_file_prefixes`, which skips a package, came with Python 3.12.
     """
     frame: FrameType | None = sys._getframe(1)
     outermost = frame

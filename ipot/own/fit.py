@@ -271,21 +271,25 @@ def _blend(
     constants: dict[str, float],
     say: Callable[[str], None],
 ) -> dict[str, Operator]:
-    """Blend the model with a simple predictor if that helps; returns the blend's parts by name."""
+    """Blend the model with a simple predictor if that helps; returns the blend's parts by name.
+    What each is worth by itself is kept either way."""
     channels = [i for i, name in enumerate(fitted.spec.outputs) if name not in constants]
     found = blended(fitted.model, fitted.spec, splits, known, channels)
-    if found is not None:
-        fitted.model, fitted.spec = found.model, found.spec
-        fitted.about["blend"] = found.line
-        objective: Any = fitted.model.objective() or running.objective_for(
-            settings, splits.train.data
-        )
-        measure = getattr(objective, "measure", relative)
-        held = splits.validation.data.to(fitted.device)
-        again = Validation(held, fitted.device, measure=measure)
-        fitted.scores["validation"] = again(fitted.model)
-        say(found.line)
-    return {} if found is None else found.parts
+    if found is None:
+        return {}
+    objective: Any = fitted.model.objective() or running.objective_for(settings, splits.train.data)
+    measure = getattr(objective, "measure", relative)
+    held = splits.validation.data.to(fitted.device)
+    error = Validation(held, fitted.device, measure=measure)
+    fitted.scores["validation of each"] = {n: error(part) for n, part in found.parts.items()}
+    fitted.about["simple predictor"] = {"kind": found.kind, "shares": found.shares}
+    if not found.line:
+        return {}
+    fitted.model, fitted.spec = found.model, found.spec
+    fitted.about["blend"] = found.line
+    fitted.scores["validation"] = error(fitted.model)
+    say(found.line)
+    return found.parts
 
 
 def _score(
