@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> None:
     surrogate = load(flags.folder, device="cpu", trusted=flags.trust, edited=flags.edited)
     layout = surrogate.layout
     how: dict[str, Any] = {
-        "tolerance": flags.tolerance,
+        **({} if flags.tolerance is None else {"tolerance": flags.tolerance}),
         "origin": layout.origin,
         "scalings": _beside_origin(layout),
         "points": not layout.alone,

@@ -38,7 +38,7 @@ from ipot.recipes.own_data import OWN_DATA, OwnData, Splits, as_experiment, spli
 from ipot.recipes.starting import Start
 from ipot.run_folder import TRAINING, Run, differences
 from ipot.saved.samples import archive_if_small
-from ipot.spec import Spec
+from ipot.spec import ALL_POINTS, Spec
 from ipot.surrogate.answers import calibrated
 from ipot.surrogate.loading import facts_of_run
 from ipot.surrogate.summary import constant_lines, course
@@ -188,7 +188,8 @@ def fit(
                 parts = _blend(fitted, settings, splits, known, constants, say)
             _score(fitted, splits, baselines, constants, parts)
             tried = splits.held_out or splits.validation
-            fitted.samples = archive_if_small(tried.data, tried.layout)
+            bound = bool(fitted.model.needs & ALL_POINTS)  # to all of its points
+            fitted.samples = archive_if_small(tried.data, tried.layout, thin=not bound)
             fitted.scores["course"] = course(journal.read(run.metrics))
         except Stopped as stop:
             raise Interrupted(stop.signal, kept) from None

@@ -24,7 +24,7 @@ from ipot.errors import DataError, RunError, Unsupported, shown
 from ipot.models.base import Operator
 from ipot.samples import Batch
 from ipot.saved.card import scales_of
-from ipot.saved.graph import Plain, Signature, examples, trace
+from ipot.saved.graph import Plain, Signature, examples, refuse_structure, trace
 from ipot.saved.graph_files import (
     OUTPUT,
     Answer,
@@ -92,6 +92,7 @@ def export(
     if format == "onnx":
         refuse_large(model)
         need_onnx()
+    refuse_structure(model)
     _tell_how_long(model, spec, signature, format, asked, say)
     write, read = (write_onnx, read_onnx) if format == "onnx" else (write_pt2, read_pt2)
     with quiet():
