@@ -18,7 +18,6 @@ import numpy as np
 from ipot.data.guard.paths import file_or_folder, refuse_leaving, shown
 from ipot.errors import DataError
 
-MARKS = ("zarr.json", ".zgroup", ".zmetadata")
 SQUEEZED = 1100
 SMALL = 2**26
 SPARSE = 100_000
