@@ -325,9 +325,7 @@ def regress_table(table: Table) -> Regression:
     )
 
 
-def choose(
-    scores: Tensor, turned: Tensor, rest: Tensor, norms: Tensor
-) -> tuple[Choice, float]:
+def choose(scores: Tensor, turned: Tensor, rest: Tensor, norms: Tensor) -> tuple[Choice, float]:
     """The choice with the least relative error on held-out samples, and that error.
 
     `rest` are the squares of what the compressed targets have left out, `norms` the sizes of the

@@ -8,8 +8,8 @@ import torch
 
 from ipot.data.dataset import from_samples
 from ipot.errors import DataError, Unsupported
-from ipot.models.base import parameter_count
 from ipot.models._grid_or_points import Position
+from ipot.models.base import parameter_count
 from ipot.models.transolver import Config, Transolver
 from ipot.nn.slices import PhysicsAttention
 from ipot.samples import Batch, Sample

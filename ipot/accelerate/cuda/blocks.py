@@ -22,13 +22,18 @@ FEW = 4096
 products may be quicker."""
 
 
-class Packed(NamedTuple):
+class PackedBlock(NamedTuple):
     """The parameters before and behind the attention of a block, and the same rounded."""
 
     project: Tensor
     project_rounded: Tensor
     finish: Tensor
     finish_rounded: Tensor
+
+    @classmethod
+    def of(cls, project: Tensor, finish: Tensor, kind: torch.dtype) -> PackedBlock:
+        """Of what `pack_projection` and `pack_finish` give, rounded to the type of products."""
+        return cls(project, project.to(kind), finish, finish.to(kind))
 
 
 def finishes(block: Any) -> bool:
@@ -50,18 +55,17 @@ def applies(block: Any) -> bool:
     return block.attend.norm.eps == 1e-5 and finishes(block)
 
 
-def pack(block: Any) -> Packed:
+def pack(block: Any) -> PackedBlock:
     """The parameters of a block of self-attention."""
     from ipot.accelerate.cuda.rows import pack_projection
 
     part = block.attend
     weights = (part.to_query.weight, part.to_key_value.weight)
     project = pack_projection(part.norm.weight, part.norm.bias, *weights, bias=_bias(part))
-    kind, behind = _kind(project), _pack_finish(block)
-    return Packed(project, project.to(kind), behind, behind.to(kind))
+    return PackedBlock.of(project, _pack_finish(block), _kind(project))
 
 
-def apply(block: Any, packed: Packed, state: Tensor, mask: Tensor | None) -> Tensor:
+def apply(block: Any, packed: PackedBlock, state: Tensor, mask: Tensor | None) -> Tensor:
     """A block of self-attention on (B, Z, d)."""
     from ipot.accelerate.cuda.attention import attend_self
     from ipot.accelerate.cuda.rows import finish_block_packed, norm_project_packed
@@ -80,7 +84,7 @@ def roll(
     blocks: Sequence[Any], repeats: int, state: Float[Tensor, "B Z d"], wanted: Sequence[int]
 ) -> Float[Tensor, "T B Z d"]:
     """The states after some numbers of steps, of which each goes over all blocks so many times."""
-    from ipot.accelerate.cuda.tower import Plan, roll, tower_for
+    from ipot.accelerate.cuda.tower import Schedule, roll, tower_for
 
     pack, packed = tower_for(state).pack, []
     for block in blocks:
@@ -89,8 +93,8 @@ def roll(
         before = (part.norm.weight, part.norm.bias, *weights)
         packed += pack(before, _bias(part), _behind(block))
     part = blocks[0].attend
-    plan = Plan(part.heads, part.to_query.out_features, repeats, tuple(wanted))
-    return roll(state, plan, _kind(state), *packed)
+    schedule = Schedule(part.heads, part.to_query.out_features, repeats, tuple(wanted))
+    return roll(state, schedule, _kind(state), *packed)
 
 
 def alike(blocks: Sequence[Any]) -> bool:
