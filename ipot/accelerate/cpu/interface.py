@@ -145,6 +145,7 @@ def differentiable_gradients(
 
 
 Attend = Callable[..., tuple[Tensor, Tensor]]
+Gradients = Callable[..., tuple[Tensor, Tensor]]
 
 
 def attention_operator(
@@ -152,8 +153,9 @@ def attention_operator(
     forward: Attend,
     backward: Callable[..., tuple[Tensor, Tensor, Tensor]],
     formula: Callable[..., Tensor] | None = None,
-) -> Attend:
-    """Attention that torch can differentiate and compile, from its two passes.
+) -> tuple[Attend, Gradients]:
+    """Attention that torch can differentiate and compile, from its two passes; and the gradients of
+    a chunk of its keys and values, for callers that have many.
 
     `forward` takes queries, pairs, values, mask and heads; `backward` the gradient of the answer,
     then those tensors, both answers and the heads. `formula`, of what `forward` takes, is for
@@ -209,7 +211,20 @@ def attention_operator(
         way = operator if trained or torch.compiler.is_compiling() else forward
         return way(query, pairs, value, mask, heads)
 
-    return attend
+    def gradients(
+        gradient: Tensor,
+        query: Tensor,
+        pairs: Tensor,
+        mask: Tensor | None,
+        out: Tensor,
+        lse: Tensor,
+        heads: int,
+    ) -> tuple[Tensor, Tensor]:
+        """The gradients of queries and of some of the pairs, where `out` and `lse` are those of
+        all."""
+        return backward(gradient, query, pairs, None, mask, out, lse, heads)[:2]
+
+    return attend, gradients
 
 
 def threads(work: int) -> int:

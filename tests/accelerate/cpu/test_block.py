@@ -106,7 +106,7 @@ def test_layers_without_a_bias():
     for attended in (torch.randn(1, 75, 32), torch.randn(1, 75, 32)):
         wanted = blocks.finish_rows(rows, attended, *behind, 1e-5)
         torch.testing.assert_close(blocks.finish_rows(rows, attended, *bare, 1e-5), wanted)
-        wanted = blocks.norm_project(rows, behind.opened, 1e-5)
+        wanted = blocks.norm_project(rows, behind[1], 1e-5)
         torch.testing.assert_close(blocks.norm_project(rows, bare[1], 1e-5), wanted)
 
 
