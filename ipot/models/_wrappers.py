@@ -18,6 +18,7 @@ from ipot.nn.globe import is_global, on_globe, vector_bounds
 from ipot.nn.neighbours import Surroundings
 from ipot.samples import Batch, Sample
 from ipot.spec import Need, Spec
+from ipot.stopping import stop_if_asked
 
 Places = TypeVar("Places", Batch, Sample)
 
@@ -207,6 +208,7 @@ class Autoregressive(Wrapper):
         past, static = batch.values[..., :history], batch.values[..., history:]
         bound, answers = answers_at_points(self, batch), []
         for step in range(1, wanted[-1] + 1):
+            stop_if_asked()
             values = torch.cat([past, static], -1)
             asked = step == wanted[len(answers)]
             if asked:

@@ -22,6 +22,7 @@ from ipot.accelerate.shared_mesh import Split, sums_of
 from ipot.accelerate.twins import Accelerated, hooked, is_plain
 from ipot.nn.latent import InducingPoints, Processor, QueryDecoder
 from ipot.nn.points import FourierFeatures, Lift
+from ipot.stopping import stop_if_asked
 
 
 class QuickFourierFeatures(Accelerated, FourierFeatures):
@@ -76,6 +77,7 @@ class QuickProcessor(Accelerated, Processor):
             return list(cuda_blocks.roll(list(self), self.repeats, state, wanted).unbind())
         packed, states = [cuda_blocks.pack(block) for block in self], []
         for step in range(1, wanted[-1] + 1):
+            stop_if_asked()
             for _ in range(self.repeats):
                 for block, parameters in zip(self, packed, strict=True):
                     state = block(state, None, mask, parameters)
