@@ -14,6 +14,7 @@ from ipot.nn.attention import AttentionBlock
 from tests.accelerate.cpu import test_mesh as meshes
 from tests.accelerate.cpu.test_block import drawn
 from tests.accelerate.cpu.test_project import FEATURES, exactly, points_of
+from tests.accelerate.cpu.threads import with_one_and_with_three
 from tests.accelerate.models import target
 
 pytestmark = pytest.mark.skipif(
@@ -137,15 +138,8 @@ def test_attention_over_a_shared_mesh(name):
 @torch.no_grad()
 def test_a_mesh_answers_the_same_with_any_number_of_threads():
     query, tokens, norm, linear, heads, _ = meshes.problem("several groups of samples")
-    given, before, found = laid(tokens, norm, linear), torch.get_num_threads(), []
-    try:
-        for many in (1, 3):
-            torch.set_num_threads(many)
-            layer = blocks._layer(linear, norm)
-            found.append(halves.attend_mesh(query, *given, layer, norm.eps, heads))
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(*found)
+    given = *laid(tokens, norm, linear), blocks._layer(linear, norm), norm.eps, heads
+    assert torch.equal(*with_one_and_with_three(lambda: halves.attend_mesh(query, *given)))
 
 
 @torch.no_grad()

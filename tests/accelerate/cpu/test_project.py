@@ -10,6 +10,7 @@ from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
 from ipot.accelerate.cpu.project import waves
 from ipot.nn.points import FourierFeatures
+from tests.accelerate.cpu.threads import with_one_and_with_three
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
@@ -116,16 +117,10 @@ def test_epsilon_counts_where_features_hardly_differ():
 
 
 def test_results_do_not_depend_on_threads():
-    position, before = FEATURES["plane"], torch.get_num_threads()
+    position = FEATURES["plane"]
     points, values = points_of(position, 3, 40_000), torch.randn(3, 40_000, 1)
-    weight, offset, found = torch.randn(40, position.width + 1), torch.randn(40), []
-    try:
-        for count in (1, 3):
-            torch.set_num_threads(count)
-            found.append(project.project(points, values, waves(position), weight, offset, 1e-5))
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(*found)
+    given = waves(position), torch.randn(40, position.width + 1), torch.randn(40), 1e-5
+    assert torch.equal(*with_one_and_with_three(lambda: project.project(points, values, *given)))
 
 
 @pytest.mark.parametrize("count", [0, 1, 60, 61])
