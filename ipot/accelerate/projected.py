@@ -89,10 +89,10 @@ def project_mesh(
         return None
     if rounds(points):
         layer = halves.RoundedLayer(linear.weight[:, : position.width], None, norm.weight)
-        products, sums = halves.products(points, waves(position), layer)
+        products, sums = halves.mesh_products(points, waves(position), layer)
     else:
         weight = (linear.weight * norm.weight)[:, : position.width]
-        products, sums = project.products(points, waves(position), weight)
+        products, sums = project.mesh_products(points, waves(position), weight)
     return Laid(products, sums, values)
 
 

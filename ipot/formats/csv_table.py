@@ -1,4 +1,4 @@
-"""Tables of points as text: CSV with commas, semicolons or form between the columns.
+"""Tables of points as text: CSV with commas, semicolons or tabs between the columns.
 
 The first line names the columns. Lines that begin with # are comments. Every refusal names the
 line.

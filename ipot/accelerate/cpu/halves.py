@@ -103,7 +103,7 @@ def project(
     return out
 
 
-def products(
+def mesh_products(
     points: Float[Tensor, "B N D"], waves: Waves, layer: RoundedLayer
 ) -> tuple[Float[Tensor, "B N p"], Float[Tensor, "B N 2"]]:
     """The layer of features without a norm but for its scale, and the sums of the features of each

@@ -39,7 +39,7 @@ TILES = {  # points and projected channels, by the widest that a program holds o
 }
 
 
-class Projection(NamedTuple):
+class ProjectionWeights(NamedTuple):
     """What `project_tokens` reads, made by `prepare`."""
 
     places: list[Tensor]
@@ -50,7 +50,7 @@ class Projection(NamedTuple):
     eps: float
 
 
-class Lifting(NamedTuple):
+class LiftingWeights(NamedTuple):
     """What `lift_tokens` reads, made by `prepare_lift`; `out` is 0 without a projection."""
 
     places: list[Tensor]
@@ -80,7 +80,7 @@ def supports(position: Any, *, values: int = 0, out: int = 0, lift: Any = None) 
 
 def prepare(
     position: Any, norm: nn.LayerNorm, linear: nn.Linear, *, dtype: torch.dtype = torch.bfloat16
-) -> Projection:
+) -> ProjectionWeights:
     """The weights of linear(norm([features, values])) as the kernel reads them.
 
     Products are of numbers rounded to `dtype`, added up in float32, and the result has it too. A
@@ -95,7 +95,7 @@ def prepare(
         wide = _side(linear.out_features)
         weights = _columns(position, weight, _offset(norm, linear), wide, dtype)
         places = _places(position)
-    return Projection(places, weights, phases, features, linear.out_features, norm.eps)
+    return ProjectionWeights(places, weights, phases, features, linear.out_features, norm.eps)
 
 
 def prepare_lift(
@@ -105,7 +105,7 @@ def prepare_lift(
     linear: nn.Linear | None = None,
     *,
     dtype: torch.dtype = torch.bfloat16,
-) -> Lifting:
+) -> LiftingWeights:
     """What the kernel reads for lift(features, values), and for linear(norm(token)) if given."""
     _refuse_gradients(lift.out.weight)
     if (norm is None) != (linear is None):
@@ -125,10 +125,12 @@ def prepare_lift(
             weights.append(_filled(_offset(norm, linear), 0, wide))
         places = _places(position)
     out = 0 if linear is None else linear.out_features
-    return Lifting(places, weights, lift.out.out_features, out, 0.0 if norm is None else norm.eps)
+    return LiftingWeights(
+        places, weights, lift.out.out_features, out, 0.0 if norm is None else norm.eps
+    )
 
 
-def project_tokens(points: Tensor, values: Tensor | None, projection: Projection) -> Tensor:
+def project_tokens(points: Tensor, values: Tensor | None, projection: ProjectionWeights) -> Tensor:
     """Points (N, D), (1, N, D) or each sample's own (B, N, D), and values (B, N, C) or None, to
     (B, N, p)."""
     points, values, shape = _rows(points, values, projection)
@@ -137,7 +139,7 @@ def project_tokens(points: Tensor, values: Tensor | None, projection: Projection
 
 
 def lift_tokens(
-    points: Tensor, values: Tensor | None, lifting: Lifting, *, keep: bool = False
+    points: Tensor, values: Tensor | None, lifting: LiftingWeights, *, keep: bool = False
 ) -> tuple[Tensor | None, Tensor | None]:
     """Projections (B, N, p) and tokens (B, N, width) of the same points and values.
 
@@ -261,7 +263,7 @@ def _launch(kernel: Any, grid: tuple, tile: Tile, arguments: list, **constants: 
 
 
 def _rows(
-    points: Tensor, values: Tensor | None, prepared: Projection | Lifting
+    points: Tensor, values: Tensor | None, prepared: ProjectionWeights | LiftingWeights
 ) -> tuple[Tensor, Tensor, tuple[int, int]]:
     """Points (N, D) and values (B, N, C) as the kernels read them, and the (B, N) of the answer."""
     for given in (points, values):

@@ -114,6 +114,14 @@ def project_back(
 
 @triton.jit
 @no_type_check
+def gate_back(a, g, dh):
+    """The units a ⊙ gelu(g), and the gradients of a and g from that of the units."""
+    below, bell = normal(g)
+    return a * g * below, dh * g * below, dh * a * (below + g * DENSITY * bell)
+
+
+@triton.jit
+@no_type_check
 def hidden_back(
     inputs,
     dy,
@@ -136,9 +144,8 @@ def hidden_back(
     a = dot(inputs, tl.trans(into), zeros) + line(bias, unit)
     g = dot(inputs, tl.trans(gates), zeros) + line(bias + F, unit)
     dh = dot(dy, tile(weights + 2 * F * (D + 1), channel, unit, F, kind), zeros)
-    below, bell = normal(g)
-    dg = dh * a * (below + g * DENSITY * bell)
-    return a * g * below, dh * g * below, dg, into, gates
+    units, da, dg = gate_back(a, g, dh)
+    return units, da, dg, into, gates
 
 
 @triton.jit

@@ -147,7 +147,7 @@ def finish_back(
     behind = Behind.empty(x, o, hidden, rows)
     with torch.cuda.device_of(x):
         launch_finish_back(x, o, packed, weights, grad, do, behind)
-        shares = products(how.products, behind, grad, o)
+        shares = weight_shares(how.products, behind, grad, o)
         gradient = add_shares(shares, behind.sums, packed)
     return _once(behind.dx, again), do, gradient
 
@@ -224,7 +224,7 @@ def finish_sizes(how: Launch, width: int, hidden: int, inner: int) -> dict[str, 
     }
 
 
-def products(how: Launch, behind: Behind, grad: Tensor, o: Tensor) -> Tensor:
+def weight_shares(how: Launch, behind: Behind, grad: Tensor, o: Tensor) -> Tensor:
     """Shares of the gradients of the weights behind an attention, which `add_shares` adds up."""
     dx, normed, dgates, units, _ = behind
     rows, width = normed.shape

@@ -22,8 +22,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ipot.accelerate.cuda.rows_backward import DENSITY, norm_back, norm_sums
-from ipot.accelerate.cuda.rows_forward import attended, line, normal, put, standardise, take
+from ipot.accelerate.cuda.rows_backward import gate_back, norm_back, norm_sums
+from ipot.accelerate.cuda.rows_forward import attended, line, put, standardise, take
 from ipot.accelerate.cuda.rows_layout import depth, share, transposed_product, views_of_finish
 
 ROWS = 64
@@ -88,10 +88,8 @@ def gate(
     a = take(gates, row, live, unit, 2 * F).to(tl.float32) + line(bias, unit)
     g = take(gates + F, row, live, unit, 2 * F).to(tl.float32) + line(bias + F, unit)
     dh = take(units, row, live, unit, F).to(tl.float32)
-    below, bell = normal(g)
-    da = dh * g * below
-    dg = dh * a * (below + g * DENSITY * bell)
-    put(units, row, live, unit, F, a * g * below)
+    found, da, dg = gate_back(a, g, dh)
+    put(units, row, live, unit, F, found)
     put(gates, row, live, unit, 2 * F, da)
     put(gates + F, row, live, unit, 2 * F, dg)
     target = sums + tl.program_id(0).to(tl.int64) * (2 * F + 4 * D)

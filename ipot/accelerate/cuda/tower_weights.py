@@ -16,7 +16,7 @@ from ipot.accelerate.cuda.rows_launch import (
     add_shares,
     launch_project_back,
     norm_table,
-    products,
+    weight_shares,
 )
 from ipot.accelerate.cuda.rows_layout import (
     EPS,
@@ -67,7 +67,7 @@ class Left:
         how, block = tuning(x.shape[1], self.rows), self.block
         project = (block.project, block.project_rounded)
         before = launch_project_back(x, *project, triples, None, how=how.project_back)
-        shares = products(how.products, behind, grad, attended)
+        shares = weight_shares(how.products, behind, grad, attended)
         return add_shares(before, sums, block.project), add_shares(
             shares, behind.sums, block.finish
         )

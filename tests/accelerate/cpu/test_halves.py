@@ -116,7 +116,7 @@ def test_products_come_with_the_sums_of_features(name):
     points, weight = points_of(position), torch.randn(9, position.width + 2)
     scale = torch.randn(position.width)
     layer = halves.RoundedLayer(weight[:, : position.width], None, scale)
-    found, sums = halves.products(points, waves(position), layer)
+    found, sums = halves.mesh_products(points, waves(position), layer)
     tokens = exactly(position, points)
     wanted = tokens @ (weight[:, : position.width] * scale).double().T
     assert gap(found, wanted) < NOISE

@@ -78,7 +78,7 @@ def test_projections_are_those_of_the_layers(name, channels, columns):
 def test_products_come_with_the_sums_of_features(name):
     position = FEATURES[name]
     points, weight = points_of(position), torch.randn(9, position.width)
-    found, sums = project.products(points, waves(position), weight)
+    found, sums = project.mesh_products(points, waves(position), weight)
     tokens = exactly(position, points)
     wanted = tokens @ weight.double().T
     assert (found - wanted).abs().max() < NOISE * weight.abs().sum(1).max()
@@ -102,8 +102,8 @@ def test_tensors_may_lie_anyhow():
     assert torch.equal(project.project(*others), wanted)
     assert torch.equal(project.features(scattered(points), given), project.features(points, given))
     part = weight[:, : position.width]  # as it is cut from that of a layer
-    wanted = project.products(points, given, part.contiguous())[0]
-    assert torch.equal(project.products(points, given, part)[0], wanted)
+    wanted = project.mesh_products(points, given, part.contiguous())[0]
+    assert torch.equal(project.mesh_products(points, given, part)[0], wanted)
 
 
 def test_epsilon_counts_where_features_hardly_differ():
