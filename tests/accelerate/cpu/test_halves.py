@@ -227,7 +227,7 @@ def test_layers_go_this_way_under_autocast(monkeypatch):
         kernel = getattr(halves, name)
         return lambda *given: ran.append(name) or kernel(*given)
 
-    for name in ("project", "products", "norm_project", "attend_mesh", "finish"):
+    for name in ("project", "mesh_products", "norm_project", "attend_mesh", "finish"):
         monkeypatch.setattr(halves, name, counted(name))
     position = FEATURES["plane"]
     points, values = points_of(position, 1), torch.randn(3, 131, 1)
@@ -252,7 +252,7 @@ def test_layers_go_this_way_under_autocast(monkeypatch):
     with rounding():
         found = steps()
         assert ran == [
-            "products",
+            "mesh_products",
             "project",
             "attend_mesh",
             "norm_project",
