@@ -68,15 +68,15 @@ def pack(block: Any) -> PackedBlock:
 def apply(block: Any, packed: PackedBlock, state: Tensor, mask: Tensor | None) -> Tensor:
     """A block of self-attention on (B, Z, d)."""
     from ipot.accelerate.cuda.attention import attend_self
-    from ipot.accelerate.cuda.rows import finish_block_packed, norm_project_packed
+    from ipot.accelerate.cuda.rows import finish_block, norm_project
 
     b, z, width = state.shape
     rows = state.reshape(b * z, width)
     columns = 3 * block.attend.to_query.out_features
     kind = packed.project_rounded.dtype
-    triples = norm_project_packed(rows, packed.project, columns, kind, packed.project_rounded)
+    triples = norm_project(rows, packed.project, columns, kind, packed.project_rounded)
     out = attend_self(triples.view(b, z, columns), mask, block.attend.heads)
-    answer = finish_block_packed(rows, out.reshape(b * z, -1), packed.finish, packed.finish_rounded)
+    answer = finish_block(rows, out.reshape(b * z, -1), packed.finish, packed.finish_rounded)
     return answer.view(b, z, width)
 
 
@@ -133,22 +133,22 @@ def project(
 def _project(
     x: Tensor, norm: nn.LayerNorm, weights: Sequence[Tensor], bias: Tensor | None
 ) -> Tensor:
-    from ipot.accelerate.cuda.rows import norm_project_packed, pack_projection
+    from ipot.accelerate.cuda.rows import norm_project, pack_projection
 
     packed = pack_projection(norm.weight, norm.bias, *weights, bias=bias)
     rows = x.reshape(-1, x.shape[-1])
-    answer = norm_project_packed(rows, packed, sum(map(len, weights)), _kind(x))
+    answer = norm_project(rows, packed, sum(map(len, weights)), _kind(x))
     return answer.view(*x.shape[:-1], -1)
 
 
 def finish(block: Any, y: Tensor, attended: Tensor) -> Tensor:
     """What a block does behind its attention, (B, M, i), to the rows (B or 1, M, d) it adds to."""
-    from ipot.accelerate.cuda.rows import finish_block_packed
+    from ipot.accelerate.cuda.rows import finish_block
 
     packed = _pack_finish(block)
     rows, many = y.reshape(-1, y.shape[-1]), attended.reshape(-1, attended.shape[-1])
     kind = _kind(packed)
-    answer = finish_block_packed(rows, many.to(kind), packed, packed.to(kind))
+    answer = finish_block(rows, many.to(kind), packed, packed.to(kind))
     return answer.view(*attended.shape[:2], -1)
 
 
