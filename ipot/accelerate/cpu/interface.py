@@ -161,37 +161,7 @@ def attention_operator(
     then those tensors, both answers and the heads. `formula`, of what `forward` takes, is for
     derivatives of derivatives.
     """
-    operator = torch.library.custom_op(f"ipot::{name}", forward, mutates_args=())
-    differentiated = torch.library.custom_op(f"ipot::{name}_backward", backward, mutates_args=())
-
-    @operator.register_fake
-    def _(query, pairs, value, mask, heads):
-        width = pairs.shape[-1] - query.shape[-1] if value is None else value.shape[-1]
-        out = pairs.new_empty(pairs.shape[0], query.shape[1], width)
-        return out, pairs.new_empty(pairs.shape[0], heads, query.shape[1])
-
-    @differentiated.register_fake
-    def _(gradient, query, pairs, value, mask, out, lse, heads):
-        rest = pairs.new_empty(0 if value is None else value.shape)
-        return query.new_empty(query.shape), pairs.new_empty(pairs.shape), rest
-
-    def keep(ctx, inputs, output) -> None:
-        query, pairs, value, mask, heads = inputs
-        ctx.save_for_backward(query, pairs, value, mask, *output)
-        ctx.heads = heads
-        ctx.mark_non_differentiable(output[1])
-
-    def differentiate(ctx, gradient, _):
-        query, pairs, value, mask, out, lse = ctx.saved_tensors
-        if formula is not None and torch.is_grad_enabled():  # their derivatives are wanted too
-            again = differentiable_gradients(
-                lambda q, p, v: formula(q, p, v, mask, ctx.heads), (query, pairs, value), gradient
-            )
-            return *again, None, None
-        dq, dp, dv = differentiated(gradient, query, pairs, value, mask, out, lse, ctx.heads)
-        return dq, dp, None if value is None else dv, None, None
-
-    operator.register_autograd(differentiate, setup_context=keep)
+    operator = _registered(name, forward, backward, formula)
 
     def attend(
         query: Tensor,
@@ -225,6 +195,47 @@ def attention_operator(
         return backward(gradient, query, pairs, None, mask, out, lse, heads)[:2]
 
     return attend, gradients
+
+
+def _registered(
+    name: str,
+    forward: Attend,
+    backward: Callable[..., tuple[Tensor, Tensor, Tensor]],
+    formula: Callable[..., Tensor] | None,
+) -> Attend:
+    """The operator of torch that `attention_operator` is made of."""
+    operator = torch.library.custom_op(f"ipot::{name}", forward, mutates_args=())
+    differentiated = torch.library.custom_op(f"ipot::{name}_backward", backward, mutates_args=())
+
+    @operator.register_fake
+    def _(query, pairs, value, mask, heads):
+        width = pairs.shape[-1] - query.shape[-1] if value is None else value.shape[-1]
+        out = pairs.new_empty(pairs.shape[0], query.shape[1], width)
+        return out, pairs.new_empty(pairs.shape[0], heads, query.shape[1])
+
+    @differentiated.register_fake
+    def _(gradient, query, pairs, value, mask, out, lse, heads):
+        rest = pairs.new_empty(0 if value is None else value.shape)
+        return query.new_empty(query.shape), pairs.new_empty(pairs.shape), rest
+
+    def keep(ctx, inputs, output) -> None:
+        query, pairs, value, mask, heads = inputs
+        ctx.save_for_backward(query, pairs, value, mask, *output)
+        ctx.heads = heads
+        ctx.mark_non_differentiable(output[1])
+
+    def differentiate(ctx, gradient, _):
+        query, pairs, value, mask, out, lse = ctx.saved_tensors
+        if formula is not None and torch.is_grad_enabled():  # their derivatives are wanted too
+            again = differentiable_gradients(
+                lambda q, p, v: formula(q, p, v, mask, ctx.heads), (query, pairs, value), gradient
+            )
+            return *again, None, None
+        dq, dp, dv = differentiated(gradient, query, pairs, value, mask, out, lse, ctx.heads)
+        return dq, dp, None if value is None else dv, None, None
+
+    operator.register_autograd(differentiate, setup_context=keep)
+    return operator
 
 
 def threads(work: int) -> int:
