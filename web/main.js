@@ -6,6 +6,7 @@ import * as wasm from "./backends/wasm.js";
 import { WasmBackend } from "./backends/wasm.js";
 import { sceneFor } from "./scenes/index.js";
 import { element } from "./shell/elements.js";
+import { startLanding } from "./shell/landing.js";
 import { percent } from "./shell/numbers.js";
 import { Room } from "./shell/room.js";
 
@@ -83,6 +84,9 @@ function startTheme() {
 
 async function start() {
   startTheme();
+  startLanding(document.querySelector("#landing"), document.querySelector("#about"), {
+    solves: kind === "server",
+  });
   let models;
   try {
     models = await source.models();

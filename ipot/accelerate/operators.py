@@ -31,11 +31,12 @@ from ipot.models.lrsa import Mixing
 from ipot.models.relay import Relay
 from ipot.models.transolver import Block as SliceBlock
 from ipot.nn.latent import PointTokens, Processor, QueryDecoder
-from ipot.nn.lattice import LatticeBlock
+from ipot.nn.lattice import ChannelNorm, Coarser, Finer, LatticeBlock
 from ipot.nn.linear_attention import LinearAttention
-from ipot.nn.places import Sums, ToPlaces
+from ipot.nn.places import Fill, Sums, ToPlaces
 from ipot.nn.relay import LocalDecoder, RelayBlock
 from ipot.samples import Batch
+from ipot.stopping import stop_if_asked
 
 ROWS_AT_ONCE = 1 << 20
 """In training, a decode of more rows than this (B times T times M) is cut into pieces that are
@@ -64,6 +65,7 @@ class DecodesTogether(LatentOperator):
         recompute = torch.is_grad_enabled() and len(states) > group
         pieces = []
         for start in range(0, len(states), group):
+            stop_if_asked()
             piece = states[start : start + group]
             if recompute:
                 out = checkpoint(self._decode_group, piece, queries, use_reentrant=False)
@@ -133,16 +135,8 @@ class StreamedLattice(EncodesInChunks, Lattice):
     """A lattice that takes very many inputs in chunks: the sums of its places add up over them.
     This is mixed into the accelerated model."""
 
-    def encode(self, batch: Batch) -> Latent:
-        """The state at time zero; chunk by chunk where points are very many."""
-        if self.takes_chunks() and self.is_much(batch):
-            return self.encode_in_chunks(batch)
-        return super().encode(batch)
-
-    def is_much(self, batch: Batch) -> bool:
+    def too_many(self, batch: Batch) -> bool:
         """True if there are too many points to take them all at once."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return False
         return streams(batch.size * batch.values.shape[1], batch.values.device)
 
     def takes_chunks(self) -> bool:
@@ -251,8 +245,8 @@ def decoded_at_once(model: nn.Module, count: int) -> int:
 
 
 WORTH_COMPILING = (
-    *(PointTokens, QueryDecoder, RelayBlock, LocalDecoder, LatticeBlock, SliceBlock, FlareBlock),
-    Mixing,
+    *(PointTokens, QueryDecoder, RelayBlock, LocalDecoder, SliceBlock, FlareBlock, Mixing),
+    *(LatticeBlock, Coarser, Finer, ChannelNorm, Fill),
 )
 """Layers that are compiled one by one: they are many small passes over rows."""
 LEFT_EAGER = (LinearAttention, FourierNet)
@@ -278,14 +272,17 @@ def regions(model: Operator) -> Iterator[nn.Module]:
         yield inner
 
 
-def _worth_compiling(model: nn.Module) -> Iterator[nn.Module]:
-    for module in model.modules():
-        if isinstance(module, WORTH_COMPILING):
-            yield module
-        elif isinstance(module, Processor):
-            # As a whole where it is tied, so that gradients add up within; else its blocks, which
-            # share what is compiled for the first of them.
-            yield from [module] if module.repeats > 1 else module
+def _worth_compiling(module: nn.Module) -> Iterator[nn.Module]:
+    """The layers that are worth it, and not what they consist of."""
+    if isinstance(module, WORTH_COMPILING):
+        yield module
+    elif isinstance(module, Processor):
+        # As a whole where it is tied, so that gradients add up within; else its blocks, which
+        # share what is compiled for the first of them.
+        yield from [module] if module.repeats > 1 else module
+    else:
+        for child in module.children():
+            yield from _worth_compiling(child)
 
 
 def passes(model: nn.Module) -> Iterator[nn.Module]:

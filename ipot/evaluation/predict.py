@@ -26,6 +26,7 @@ from ipot.errors import DataError
 from ipot.models.base import LatentOperator, Operator, without_queries
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
+from ipot.stopping import stop_if_asked
 
 QUERIES_AT_ONCE = 1 << 18
 """Rows (samples times times times queries) that are answered in one go, and of a chunk of more."""
@@ -308,6 +309,7 @@ def _decode_in_chunks(
         else:
             here = [home.bring(batch.queries[:, i, part]) for i in range(len(states))]
         for step, (state, queries) in enumerate(zip(states, here, strict=True)):
+            stop_if_asked()
             answers.put(step, part, model.decode(state, queries))
 
 
@@ -322,6 +324,7 @@ def _ask_in_chunks(
         return
     inputs = home.bring_all(replace(without_queries(batch), edges=batch.edges, grid=batch.grid))
     for part in _slices(count, chunk):
+        stop_if_asked()
         mask = batch.query_mask
         piece = replace(
             inputs,

@@ -18,6 +18,7 @@ from ipot.nn.globe import is_global, on_globe, vector_bounds
 from ipot.nn.neighbours import Surroundings
 from ipot.samples import Batch, Sample
 from ipot.spec import Need, Spec
+from ipot.stopping import stop_if_asked
 
 Places = TypeVar("Places", Batch, Sample)
 
@@ -54,6 +55,22 @@ class Wrapper(Operator):
     def encoded(self, latent: Latent, batch: Callable[[], Batch]) -> Latent:
         """A state that the inner model has encoded, with what this one adds to it."""
         return latent
+
+
+class LatentWrapper(Wrapper, LatentOperator):
+    """A wrapper whose states are those of the inner model."""
+
+    def encode(self, batch: Batch) -> Latent:
+        """The inner model's state, of the batch as it sees it."""
+        return self.inner.encode(self.seen(batch))
+
+    def step(self, latent: Latent) -> Latent:
+        """That of the inner model."""
+        return self.inner.step(latent)
+
+    def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
+        """That of the inner model."""
+        return self.inner.roll_on(latent, times)
 
 
 class Inward(nn.Module):
@@ -122,20 +139,8 @@ class Normalized(Wrapper):
         return self.denormalize(self.inner(self.seen(batch)))
 
 
-class NormalizedLatent(Normalized, LatentOperator):
+class NormalizedLatent(Normalized, LatentWrapper):
     """`Normalized` for a model whose encoder, steps and decoder can be called one by one."""
-
-    def encode(self, batch: Batch) -> Latent:
-        """The inner model's state for a batch in physical units."""
-        return self.inner.encode(self.seen(batch))
-
-    def step(self, latent: Latent) -> Latent:
-        """That of the inner model."""
-        return self.inner.step(latent)
-
-    def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
-        """That of the inner model."""
-        return self.inner.roll_on(latent, times)
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """The fields in physical units."""
@@ -203,6 +208,7 @@ class Autoregressive(Wrapper):
         past, static = batch.values[..., :history], batch.values[..., history:]
         bound, answers = answers_at_points(self, batch), []
         for step in range(1, wanted[-1] + 1):
+            stop_if_asked()
             values = torch.cat([past, static], -1)
             asked = step == wanted[len(answers)]
             if asked:
@@ -321,20 +327,8 @@ class OnGlobe(Wrapper):
         return self.inner(self.seen(batch))
 
 
-class OnGlobeLatent(OnGlobe, LatentOperator):
+class OnGlobeLatent(OnGlobe, LatentWrapper):
     """`OnGlobe` for a model whose encoder, steps and decoder can be called one by one."""
-
-    def encode(self, batch: Batch) -> Latent:
-        """The inner model's state."""
-        return self.inner.encode(self.seen(batch))
-
-    def step(self, latent: Latent) -> Latent:
-        """That of the inner model."""
-        return self.inner.step(latent)
-
-    def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
-        """That of the inner model."""
-        return self.inner.roll_on(latent, times)
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """The fields at places in degrees."""

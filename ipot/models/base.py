@@ -21,6 +21,7 @@ from ipot.errors import DataError, Unsupported, shown
 from ipot.nn.neighbours import Neighbours
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
+from ipot.stopping import stop_if_asked
 
 
 def spec_for(
@@ -319,6 +320,7 @@ class LatentOperator(Operator):
         """The states at some times, from the state at time zero."""
         wanted, states = self.steps(times), []
         for step in range(1, wanted[-1] + 1):
+            stop_if_asked()
             latent = self.step(latent)
             if step == wanted[len(states)]:
                 states.append(latent)
@@ -327,8 +329,11 @@ class LatentOperator(Operator):
     def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
         """The fields at several states; on a moving mesh `queries` has an axis T after B."""
         moving = queries.ndim == 4
-        asked = (queries[:, t] if moving else queries for t in range(len(states)))
-        return torch.stack([self.decode(s, y) for s, y in zip(states, asked, strict=True)], 1)
+        fields = []
+        for t, state in enumerate(states):
+            stop_if_asked()
+            fields.append(self.decode(state, queries[:, t] if moving else queries))
+        return torch.stack(fields, 1)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
         """Encode once, step to every time, and decode there."""

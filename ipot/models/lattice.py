@@ -38,7 +38,7 @@ from ipot.data.statistics import Statistics
 from ipot.errors import Unsupported
 from ipot.models._settings import features, frequencies, positive
 from ipot.models.base import Latent, LatentOperator
-from ipot.nn.lattice import VCycle, coarser_counts
+from ipot.nn.lattice import ChannelNorm, VCycle, coarser_counts
 from ipot.nn.places import Places, ToPlaces, chart
 from ipot.nn.points import Lift, with_parameters
 from ipot.nn.relay import Affine
@@ -137,7 +137,7 @@ class Lattice(LatentOperator):
             heads=config.heads,
             multiplier=config.feed_forward,
         )
-        self.norm = nn.LayerNorm(config.width)
+        self.norm = ChannelNorm(config.width, axis=-1)
         self.head = nn.Linear(config.width, outputs)
         if self.past and config.change:  # start near the last frame
             nn.init.trunc_normal_(self.head.weight, std=START)

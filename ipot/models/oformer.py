@@ -32,6 +32,7 @@ from ipot.nn.mlp import MLP
 from ipot.nn.points import UnitBox, with_parameters
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
+from ipot.stopping import stop_if_asked
 
 ROWS_AT_ONCE = 1 << 20
 """Rows of a rollout (B times M times steps) beyond which training keeps only its states."""
@@ -299,6 +300,7 @@ class OFormer(Operator):
         # A long rollout on many queries keeps states alone, and computes the rest again.
         light = torch.is_grad_enabled() and math.prod(state.shape[:2]) * wanted[-1] > ROWS_AT_ONCE
         for step in range(1, wanted[-1] + 1):
+            stop_if_asked()
             state = _call(self.propagate, state, queries, light=light)
             if step == wanted[len(frames)]:
                 frames.append(_call(self.decode, state, queries, light=light))

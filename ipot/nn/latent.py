@@ -22,6 +22,7 @@ from ipot.nn.attention import AttentionBlock
 from ipot.nn.globe import on_globe
 from ipot.nn.points import FourierFeatures, Lift, ParameterTokens, spread
 from ipot.spec import Spec
+from ipot.stopping import stop_if_asked
 
 QUIET = 0.3
 """What the updates of the blocks are multiplied by at the start."""
@@ -133,6 +134,7 @@ class Processor(nn.ModuleList):
         """The states after some numbers of steps, which increase."""
         states = []
         for step in range(1, wanted[-1] + 1):
+            stop_if_asked()
             state = self(state, mask)
             if step == wanted[len(states)]:
                 states.append(state)

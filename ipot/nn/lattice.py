@@ -24,11 +24,15 @@ from ipot.nn.slices import CONVOLUTIONS
 
 
 class ChannelNorm(nn.LayerNorm):
-    """LayerNorm over the channels, which are the second axis."""
+    """LayerNorm over the channels, which are this axis: the second of images, the last of rows."""
 
-    def forward(self, input: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B C *grid"]:
+    def __init__(self, width: int, axis: int = 1) -> None:
+        super().__init__(width)
+        self.axis = axis
+
+    def forward(self, input: Float[Tensor, "B first *rest"]) -> Float[Tensor, "B first *rest"]:
         """Each place is normalised by itself."""
-        return super().forward(input.movedim(1, -1)).movedim(-1, 1)
+        return super().forward(input.movedim(self.axis, -1)).movedim(-1, self.axis)
 
 
 class Convolution(nn.Module):
@@ -94,9 +98,9 @@ class Finer(nn.Module):
         self.layer = nn.Linear(into, out * 2**axes)
 
     def forward(
-        self, x: Float[Tensor, "B C *coarser"], shape: Sequence[int]
+        self, x: Float[Tensor, "B C *coarser"], onto: Float[Tensor, "B O *grid"]
     ) -> Float[Tensor, "B O *grid"]:
-        """An image of a finer lattice with this shape; places beyond an odd axis are left out."""
+        """An image of the finer lattice, added to another; places beyond odd axes are left out."""
         parts = self.layer(x.movedim(1, -1)).unflatten(-1, (*(2,) * self.axes, -1))
         # Each axis of the coarse lattice is followed by that of its two children.
         order = [0]
@@ -105,7 +109,7 @@ class Finer(nn.Module):
         fine = parts.permute(*order, -1)
         for axis in range(self.axes):
             fine = fine.flatten(1 + axis, 2 + axis)
-        return fine[(slice(None), *(slice(n) for n in shape))].movedim(-1, 1)
+        return onto + fine[(slice(None), *(slice(n) for n in onto.shape[2:]))].movedim(-1, 1)
 
 
 class VCycle(nn.Module):
@@ -149,7 +153,7 @@ class VCycle(nn.Module):
         for stage, finer, skip in zip(
             reversed(self.up), reversed(self.finer), reversed(skips), strict=True
         ):
-            x = stage(skip + finer(x, skip.shape[2:]))
+            x = stage(finer(x, skip))
         return x
 
 

@@ -225,6 +225,7 @@ class ToPlaces(nn.Module):
         self.places = places
         ends = tuple(product((0, 1), repeat=len(places.counts)))
         self.register_buffer("ends", torch.tensor(ends), persistent=False)
+        self.fill = Fill()
 
     def forward(
         self,
@@ -280,7 +281,7 @@ class ToPlaces(nn.Module):
             rows.transpose(1, 2).unflatten(2, self.places.counts)
             for rows in (sums.values / weight, coverage)
         )
-        values = filled(image, covered.to(image.dtype)) if image.shape[1] else image
+        values = self.fill(image, covered.to(image.dtype)) if image.shape[1] else image
         support = torch.cat([offset / weight, 1 - coverage], -1)
         return values.flatten(2).transpose(1, 2), support
 
@@ -305,6 +306,16 @@ def _summed(
     """Adds up the rows that belong to each place."""
     sums = rows.new_zeros(len(rows), number, rows.shape[-1])
     return sums.scatter_add(1, index.unsqueeze(-1).expand(rows.shape), rows)
+
+
+class Fill(nn.Module):
+    """`filled` as a module, so that it can be compiled: it is many small passes."""
+
+    def forward(
+        self, values: Float[Tensor, "B C *grid"], coverage: Float[Tensor, "G 1 *grid"]
+    ) -> Float[Tensor, "B C *grid"]:
+        """c V + (1 - c) V'."""
+        return filled(values, coverage)
 
 
 def filled(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipot.serve.refused import Refused, busy
+from ipot.stopping import Stopped, stoppable
 
 USUAL = 0.8
 """How much of the usual time for an answer is of those before the last."""
@@ -30,6 +31,8 @@ class Job:
     done: Callable[[Any, BaseException | None], None]
     begun: float | None = None
     """When it was begun."""
+    left: bool = False
+    """Nobody waits for it any longer: one at work stops at its next step."""
 
 
 class Worker:
@@ -123,8 +126,9 @@ class Worker:
             future.cancel()
 
     def _leave(self, job: Job) -> None:
-        """Nobody waits for a job any more: it is not begun."""
+        """Nobody waits for a job any more: it is not begun, or ends at its next step."""
         with self.changed:
+            job.left = True
             if job.begun is None and job in self.jobs:
                 self.jobs.remove(job)
 
@@ -152,7 +156,10 @@ class Worker:
     def _answer(self, job: Job) -> None:
         began = time.monotonic()
         try:
-            result = job.function()
+            with stoppable(lambda: job.left):
+                result = job.function()
+        except Stopped:
+            return  # nobody hears of it, and it says nothing of what questions take
         except BaseException as error:
             # Its frames hold the arrays of the question.
             job.done(None, error.with_traceback(None))

@@ -150,7 +150,9 @@ class Draws:
             element = element[self.rank :: self.world]
         pieces = None
         if self.settings.pieces is not None:
-            pieces = torch.randperm(self._pieces, generator=random)[: self.settings.pieces]
+            # Each sample its own: in one step the model sees as many times as it can.
+            order = torch.rand(self.batch, self._pieces, generator=random).argsort(1)
+            pieces = order[self.rank :: self.world, : self.settings.pieces]
         own = index[self.rank :: self.world]
         return Draw(own, points, queries, element, pieces, box, part)
 

@@ -17,13 +17,13 @@ from ipot.spec import Spec
 from ipot.training.settings import Training
 
 
-def pieces(batch: Batch, spec: Spec, steps: int, chosen: Int[Tensor, " P"] | None = None) -> Batch:
+def pieces(batch: Batch, spec: Spec, steps: int, chosen: Int[Tensor, "B P"] | None = None) -> Batch:
     """A batch of P pieces for each sample, (B P) in all, that start from true frames.
 
     The frames that a piece starts from are the inputs, or targets of the steps before it; channels
-    after the past frames stay. `chosen` are the numbers of the pieces, by default all; what is left
-    of a trajectory after the last whole piece is not used. If `steps` are all of the batch's times,
-    the batch is returned as it is.
+    after the past frames stay. `chosen` are the numbers of each sample's pieces, by default all;
+    what is left of a trajectory after the last whole piece is not used. If `steps` are all of the
+    batch's times, the batch is returned as it is.
     """
     times, frame = len(batch.times), len(spec.outputs)
     if steps == times:
@@ -33,10 +33,11 @@ def pieces(batch: Batch, spec: Spec, steps: int, chosen: Int[Tensor, " P"] | Non
     past = batch.values[..., : history * frame].unflatten(-1, (history, frame)).transpose(1, 2)
     frames = torch.cat([past, batch.truth.to(past.dtype)], 1)
     if chosen is None:
-        chosen = torch.arange(times // steps, device=device)
+        chosen = torch.arange(times // steps, device=device).expand(batch.size, -1)
     # Piece p sees frames p k ... p k + h - 1 and is asked for the next k.
-    window = steps * chosen[:, None] + torch.arange(history + steps, device=device)
-    cut, count = frames[:, window], len(chosen)
+    window = steps * chosen.unsqueeze(-1) + torch.arange(history + steps, device=device)
+    sample = torch.arange(batch.size, device=device).view(-1, 1, 1)
+    cut, count = frames[sample, window], chosen.shape[1]
     values = cut[:, :, :history].transpose(2, 3).flatten(3).flatten(0, 1)
     targets = cut[:, :, history:].flatten(0, 1)
     static = batch.values[..., history * frame :]

@@ -35,6 +35,7 @@ def opened(open_page, shipped):
         page = open_page(f"{shipped.address}?model={name}", viewport=WIDE)
         page.page.set_default_timeout(120_000)  # a rollout takes long on a busy machine
         page.settle()
+        page.press("Close this text")  # pictures are of the scene
         return page
 
     return start

@@ -124,9 +124,10 @@ def test_what_is_shown(page):
     for view in ("Anomaly", "°C", "Error"):
         page.choose(view)
         bars[view] = [text.split() for text in page.page.locator(".bar:visible").all_inner_texts()]
-    assert bars["Anomaly"] == [["-4", "4", "K"]] * 4
-    assert bars["°C"] == [["-2", "32", "°C"]] * 4
-    assert bars["Error"] == [["-4", "4", "K"]] * 2 + [["0", "4", "K"]] * 2
+    anomaly = ["−4", "−2", "0", "2", "4", "K"]
+    assert bars["Anomaly"] == [anomaly] * 4
+    assert bars["°C"] == [["0", "10", "20", "30", "°C"]] * 4
+    assert bars["Error"] == [anomaly] * 2 + [["0", "1", "2", "3", "4", "K"]] * 2
 
 
 def test_by_the_keys_alone(page, same):

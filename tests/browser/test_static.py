@@ -144,6 +144,31 @@ def test_what_needs_a_server_is_said(page):
         ask(page, "darcy", {"points": HERE})
 
 
+STOP = """
+(async () => {
+  const rows = given.points.length / 2;
+  const question = {
+    points: { data: Float64Array.from(given.points), shape: [rows, 2] },
+    values: { data: new Float64Array(10 * rows).fill(0.1), shape: [rows, 10] },
+  };
+  const model = await ipot.backend("navier_stokes");
+  await model.predict({ ...question, steps: 1 });
+  const leaving = new AbortController();
+  setTimeout(() => leaving.abort(), 100);
+  // Steps that would take an hour, of which the last is wanted.
+  const long = model.predict({ ...question, times: [1e6] }, { signal: leaving.signal });
+  const said = await long.then(() => "answered", (error) => error.name);
+  const { prediction } = await model.predict({ ...question, steps: 2 });
+  return { said, shape: prediction.shape };
+})()
+"""
+
+
+def test_a_rollout_stops_and_the_next_question_is_answered(page):
+    found = page.read(STOP, {"points": HERE.ravel().tolist()})
+    assert found == {"said": "AbortError", "shape": [2, 70, 1]}
+
+
 def test_nothing_but_the_page_s_own_files_is_asked_for(page, exported):
     root = page.address.removesuffix("index.html")
     names = {url.removeprefix(root).partition("#")[0] for url in page.requests}

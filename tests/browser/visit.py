@@ -174,8 +174,10 @@ class Visit:
 
     def _failed(self, request: Any) -> None:
         # Chromium says so of every body that a page reads piece by piece, when it has come to its
-        # end. Where one did not, the page shows no solution and a test finds none.
-        if request.url.endswith("/solve") and request.failure == "net::ERR_ABORTED":
+        # end. Where one did not, the page shows no solution and a test finds none. A question to a
+        # model is given up by the page itself, for a newer one.
+        given_up = request.failure == "net::ERR_ABORTED"
+        if given_up and request.url.endswith(("/solve", "/predict")):
             return
         self.wrong.append(f"request failed: {request.url} ({request.failure})")
 

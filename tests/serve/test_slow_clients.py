@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from ipot.stopping import stop_if_asked
 from serve.asking import npz
 from serve.running import read_answer, until
 
@@ -105,6 +106,51 @@ def test_a_question_whose_client_is_gone_is_not_begun(start):
     finally:
         work.model = whole
         free.set()
+
+
+def endless(server):
+    """A model whose answer takes steps without end; says how often it was begun and stopped."""
+    model = server.server.models.find("darcy").model()
+    counts, whole = {"begun": 0, "stopped": 0}, model.answer
+
+    def answer(*args, **kwargs):
+        counts["begun"] += 1
+        end = time.monotonic() + 120
+        try:
+            while time.monotonic() < end:
+                stop_if_asked()
+                time.sleep(0.005)
+        except BaseException:
+            counts["stopped"] += 1
+            raise
+        raise AssertionError("it was not stopped")
+
+    model.answer = answer
+    return counts, lambda: setattr(model, "answer", whole)
+
+
+@pytest.mark.parametrize("leave", [rudely, socket.socket.close])
+def test_a_question_at_work_stops_when_its_client_is_gone(start, leave):
+    server = start()
+    counts, restore = endless(server)
+    connection = server.connect()
+    connection.sendall(LENGTH + OK)
+    until(lambda: counts["begun"])
+    leave(connection)
+    until(lambda: counts["stopped"])
+    restore()
+    assert server.ask("POST", PATH, OK).status == 200
+    server.lives()
+    assert counts == {"begun": 1, "stopped": 1}
+
+
+def test_a_question_at_work_stops_when_its_time_is_up(start):
+    server = start(seconds=0.5)
+    counts, restore = endless(server)
+    assert server.ask("POST", PATH, OK).status == 504
+    until(lambda: counts["stopped"])
+    restore()
+    server.lives()
 
 
 def test_a_client_that_takes_no_answer(start):

@@ -6,6 +6,7 @@ import * as ort from "onnxruntime-web/wasm";
 const ROWS = 16384; // queries at once: more take memory that WASM does not have
 
 const models = new Map();
+const unwanted = new Set(); // tasks at work that nobody waits for any longer, by their numbers
 
 const tasks = {
   /** Whether this runs at all. */
@@ -28,23 +29,32 @@ const tasks = {
   },
 
   /** Fields (T, M, K) from tensors of one sample, at some steps counted from 1. */
-  async predict({ name, given, at }) {
+  async predict({ id, name, given, at }) {
     const model = models.get(name);
     const started = performance.now();
     const { queries, ...others } = given;
     const inputs = Object.fromEntries(Object.entries(others).map(([n, t]) => [n, tensor(t)]));
-    const found = await (model.whole ? whole : inParts)(model, inputs, queries, at);
-    return { ...found, milliseconds: performance.now() - started };
+    try {
+      const found = await (model.whole ? whole : inParts)(id, model, inputs, queries, at);
+      return { ...found, milliseconds: performance.now() - started };
+    } finally {
+      unwanted.delete(id);
+    }
+  },
+
+  /** Stop a task at its next step. One that has ended knows nothing of it. */
+  async stop({ which }) {
+    unwanted.add(which);
   },
 };
 
 /** One graph: it answers at all of its steps, for some queries at a time. */
-async function whole(model, inputs, queries, at) {
+async function whole(id, model, inputs, queries, at) {
   const parts = [];
   for (const some of pieces(queries)) {
     const { fields } = await run(model.whole, { ...inputs, queries: some });
     parts.push(fields);
-    await rest();
+    await rest(id);
   }
   const [, , , channels] = parts[0].dims;
   const steps = at.map((step) => {
@@ -56,7 +66,7 @@ async function whole(model, inputs, queries, at) {
 }
 
 /** Encoded once, then step by step; queries are answered where a step is asked for. */
-async function inParts(model, inputs, queries, at) {
+async function inParts(id, model, inputs, queries, at) {
   const names = model.states;
   let state = await run(model.encode, inputs);
   const steps = [];
@@ -66,13 +76,16 @@ async function inParts(model, inputs, queries, at) {
       const next = await run(model.step, state);
       state = Object.fromEntries(names.map((name) => [name, next[`next ${name}`]]));
     }
-    if (step !== at[steps.length]) continue;
+    if (step !== at[steps.length]) {
+      await rest(id);
+      continue;
+    }
     const parts = [];
     for (const some of pieces(queries)) {
       const { fields } = await run(model.decode, { ...state, queries: some });
       channels = fields.dims.at(-1);
       parts.push(fields.data);
-      await rest();
+      await rest(id);
     }
     steps.push(parts);
   }
@@ -96,9 +109,23 @@ function tensor({ data, shape }) {
   return new ort.Tensor("float32", data, [1, ...shape]);
 }
 
-/** Where there is no worker the page stays awake between parts. */
-async function rest() {
-  if (typeof document !== "undefined") await new Promise((done) => setTimeout(done));
+const inPage = typeof document !== "undefined";
+const { port1: alarm, port2: bed } = new MessageChannel();
+const resting = []; // tasks that go on when their message arrives, in its order
+bed.onmessage = () => resting.shift()();
+
+/** Between two parts of a task: hears whether it is to stop. Where there is no worker the page is
+ *  awake meanwhile. */
+async function rest(id) {
+  await new Promise((done) => {
+    if (inPage) setTimeout(done);
+    else {
+      // A timer would wait for milliseconds, which is longer than many a step.
+      resting.push(done);
+      alarm.postMessage(null);
+    }
+  });
+  if (unwanted.has(id)) throw new Error("stopped");
 }
 
 /** Pieces of every step as one array (T, M, K). */
@@ -114,13 +141,13 @@ function joined(steps, rows, channels) {
 
 async function answer({ id, task, ...given }) {
   try {
-    return { id, found: await tasks[task](given) };
+    return { id, found: await tasks[task]({ id, ...given }) };
   } catch (error) {
     return { id, error: error?.message ?? String(error) };
   }
 }
 
-if (typeof document === "undefined") {
+if (!inPage) {
   addEventListener("message", async ({ data }) => postMessage(await answer(data)));
 } else {
   globalThis.ipotEngine = answer;

@@ -22,10 +22,11 @@ export class ServerBackend {
     this.mostSteps = Infinity;
   }
 
-  async predict({ steps, times, interval, ...arrays }) {
+  /** Fields at the queries. The server stops at its next step when `signal` is aborted. */
+  async predict({ steps, times, interval, ...arrays }, { signal = null } = {}) {
     const scalars = Object.entries({ steps, times, interval }).filter(([, value]) => value != null);
     const given = Object.fromEntries(scalars.map(([name, value]) => [name, scalar(value)]));
-    return this.#post("predict", { ...arrays, ...given });
+    return this.#post("predict", { ...arrays, ...given }, signal);
   }
 
   /** The truth by the problem's own solver. `progress(part)` is called with what is done, from 0 to

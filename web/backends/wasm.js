@@ -31,7 +31,8 @@ export class WasmBackend {
     this.mostSteps = this.graph.parts.includes("step") ? Infinity : model.spec.steps;
   }
 
-  async predict({ steps, times, interval, ...given }) {
+  /** Fields at the queries. The engine stops at its next step when `signal` is aborted. */
+  async predict({ steps, times, interval, ...given }, { signal = null } = {}) {
     if (interval != null) throw new Error("Bounds need a server: run `ipot serve`.");
     const at = this.#steps(steps, times);
     given.queries ??= given.points;
@@ -39,7 +40,7 @@ export class WasmBackend {
       Object.keys(this.graph.columns).map((name) => [name, this.#scaled(name, given[name])]),
     );
     await (this.#ready ??= this.#load());
-    const found = await engine("predict", { name: this.name, given: tensors, at });
+    const found = await engine("predict", { name: this.name, given: tensors, at }, signal);
     const [count, , channels] = found.shape;
     const { timed, flat } = this.graph;
     const front = timed ? [count] : [];
@@ -134,10 +135,16 @@ let last = 0;
 const open = new Map();
 
 /** One task of the engine, in a worker where there may be one. */
-async function engine(task, given) {
+async function engine(task, given, signal = null) {
   started ??= start();
   const run = await started;
-  const { found, error } = await run({ id: ++last, task, ...given });
+  signal?.throwIfAborted();
+  const id = ++last;
+  const stop = () => run({ id: ++last, task: "stop", which: id });
+  signal?.addEventListener("abort", stop, { once: true });
+  const { found, error } = await run({ id, task, ...given });
+  signal?.removeEventListener("abort", stop);
+  signal?.throwIfAborted();
   if (error) throw new Error(error);
   return found;
 }

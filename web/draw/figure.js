@@ -2,8 +2,10 @@
 // be drawn on with a pointer or with the keys.
 
 import { element } from "../shell/elements.js";
-import { shortNumber } from "../shell/numbers.js";
+import { shortNumber, ticksOf } from "../shell/numbers.js";
 import { gridPixels, meshPixels } from "./raster.js";
+
+const NARROW = 260; // pixels of a figure that has room for few numbers below its colours
 
 /** What paints one picture, in the coordinates of the data: x to the right, y upwards. */
 class Painter {
@@ -162,6 +164,7 @@ class Painter {
 export class Figure {
   #draw = () => {};
   #scale = null;
+  #few = null; // whether the bar has few numbers; null before it has any
   #cursor = null;
   #holding = false;
   #box;
@@ -254,6 +257,7 @@ export class Figure {
     const width = canvas.clientWidth;
     const height = canvas.clientHeight;
     if (!width || !height) return;
+    this.#markBar();
     const ratio = Math.min(devicePixelRatio || 1, 2);
     const size = [Math.round(width * ratio), Math.round(height * ratio)];
     if (canvas.width !== size[0] || canvas.height !== size[1]) {
@@ -376,19 +380,35 @@ export class Figure {
 
   #showBar(scale) {
     this.#scale = scale;
+    this.#few = null;
     this.bar.hidden = !scale;
     if (!scale) return;
     const colours = [];
     const span = scale.high - scale.low;
     for (let k = 0; k <= 16; k++) colours.push(scale.css(scale.low + (k / 16) * span));
-    const stripe = element("span", { class: "stripe" });
+    const stripe = element("div", { class: "stripe" });
     stripe.style.backgroundImage = `linear-gradient(to right, ${colours.join(", ")})`;
-    const unit = scale.unit ? ` ${scale.unit}` : "";
-    this.bar.replaceChildren(
-      element("span", {}, shortNumber(scale.low)),
-      stripe,
-      element("span", {}, shortNumber(scale.high) + unit),
-    );
+    this.bar.replaceChildren(element("div", { class: "measure" }, stripe), element("span", { class: "unit" }));
+  }
+
+  /** Round numbers below the stripe, as many as there is room for, and the unit behind it. */
+  #markBar() {
+    const scale = this.#scale;
+    const few = this.canvas.clientWidth < NARROW;
+    if (!scale || few === this.#few) return;
+    this.#few = few;
+    const { values, texts, common } = ticksOf(scale.low, scale.high, { few });
+    const marks = values.map((value, k) => {
+      const share = (value - scale.low) / (scale.high - scale.low);
+      // What would reach beyond the stripe ends with it.
+      const place = share < 0.04 ? "tick first" : share > 0.96 ? "tick last" : "tick";
+      const mark = element("span", { class: place, "data-value": value }, texts[k]);
+      mark.style.left = `${100 * share}%`;
+      return mark;
+    });
+    const [measure, unit] = this.bar.children;
+    measure.replaceChildren(measure.firstChild, ...marks);
+    unit.textContent = `${common} ${scale.unit}`.trim();
   }
 }
 

@@ -51,9 +51,48 @@ export function roundNumbers(low, high, wanted = 4) {
   const rough = (high - low) / wanted;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 2.5, 5, 10].find((times) => times * power >= rough * 0.999);
+  return multiples(step, low, high);
+}
+
+function multiples(step, low, high) {
   const found = [];
   for (let k = Math.ceil(low / step - 1e-6); k * step <= high + 1e-6 * step; k++) {
-    found.push(Number((k * step).toPrecision(12)));
+    found.push(Number((k * step).toPrecision(12)) || 0);
   }
   return found;
+}
+
+const LARGE = 1e5; // where all numbers of a bar share a power of ten
+const SMALL = 1e-3; // likewise, below
+const FINE = 1e-4; // a range that is so small beside its numbers is told from one of them
+
+/** Three to five round numbers in a range, to mark a colour bar with; three where they have to be
+ *  `few`. `texts` are short: what all have in common, a power of ten or a large offset, is in
+ *  `common` and stands before the unit. */
+export function ticksOf(low, high, { few = false } = {}) {
+  const all = Math.max(Math.abs(low), Math.abs(high));
+  if (high - low < FINE * all && high > low) {
+    const size = 10 ** Math.ceil(Math.log10(high - low));
+    const base = Math.floor(low / size) * size;
+    const near = ticksOf(low - base, high - base, { few });
+    const values = near.values.map((value) => value + base);
+    return { values, texts: near.texts, common: `${near.common} + ${signed(base)}`.trim() };
+  }
+  const power = 10 ** Math.floor(Math.log10((high - low) / 10));
+  const steps = [1, 2, 2.5, 5, 10, 20, 25, 50].map((times) => times * power);
+  const choices = steps
+    .map((step) => multiples(step, low, high))
+    .filter((found) => found.length >= 3 && found.length <= 5);
+  const values = few ? choices.at(-1) : choices[0];
+  const shared = all >= LARGE || all < SMALL ? Math.floor(Math.log10(all) + 1e-9) : 0;
+  const texts = values.map((value) => signed(Number((value / 10 ** shared).toPrecision(10))));
+  return { values, texts, common: shared ? `× 10${raised(shared)}` : "" };
+}
+
+function signed(value) {
+  return String(value).replace("-", "−");
+}
+
+function raised(power) {
+  return String(power).replace(/./g, (sign) => (sign === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(sign)]));
 }

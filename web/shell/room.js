@@ -11,7 +11,8 @@ const LATE = 500; // milliseconds after which one wonders whether anything happe
 
 export class Room {
   #closing = [];
-  #time = element("p", { class: "time" });
+  #time = element("p", { class: "time", role: "status" });
+  #stop = element("button", { type: "button", hidden: true }, "Stop");
   #error = element("p", { class: "error", role: "alert", hidden: true });
   #numbers = element("dl", { class: "numbers", "aria-live": "polite" });
   #figures = element("div", { class: "figures" });
@@ -22,7 +23,8 @@ export class Room {
     this.backend = backend;
     this.last = null;
     const stage = element("div", { class: "stage" }, this.#figures, this.#numbers);
-    const side = element("aside", {}, this.#controls, this.#time);
+    const work = element("div", { class: "work" }, this.#time, this.#stop);
+    const side = element("aside", {}, this.#controls, work);
     this.element = element("div", { class: "room" }, this.#error, stage, side);
   }
 
@@ -55,7 +57,7 @@ export class Room {
   asker({ question, show }) {
     const asker = new Asker({
       question,
-      ask: (inputs) => this.#ask(inputs),
+      ask: (inputs, signal) => this.#ask(inputs, signal),
       show: (answer, asked) => {
         this.last = { inputs: asked.inputs, answer, coarse: Boolean(asked.coarse) };
         this.fail(null);
@@ -67,17 +69,25 @@ export class Room {
         this.fail(error);
       },
     });
+    this.#stop.addEventListener("click", () => {
+      asker.stop();
+      this.#time.textContent = "Stopped. Change something to ask again.";
+    });
     this.#closing.push(() => asker.close());
     this.asked = asker;
     return asker;
   }
 
-  async #ask(inputs) {
-    const late = setTimeout(() => (this.#time.textContent = "The model is at work …"), LATE);
+  async #ask(inputs, signal) {
+    const late = setTimeout(() => {
+      this.#time.textContent = "The model is at work …";
+      this.#stop.hidden = false;
+    }, LATE);
     try {
-      return await this.backend.predict(inputs);
+      return await this.backend.predict(inputs, { signal });
     } finally {
       clearTimeout(late);
+      this.#stop.hidden = true;
     }
   }
 

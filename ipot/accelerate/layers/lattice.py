@@ -101,12 +101,13 @@ def one_input_each(corners: Corners, number: int) -> Neighbours | None:
 class QuickChannelNorm(Accelerated, ChannelNorm):
     """Computes in the precision of products under autocast; the kernel still sums in float32."""
 
-    def forward(self, input: Float[Tensor, "B C *grid"]) -> Float[Tensor, "B C *grid"]:
+    def forward(self, input: Float[Tensor, "B first *rest"]) -> Float[Tensor, "B first *rest"]:
         """Each place is normalised by itself."""
         device = input.device.type
         if not torch.is_autocast_enabled(device):
             return super().forward(input)
-        rows = input.movedim(1, -1).to(torch.get_autocast_dtype(device))
+        rows = input.movedim(self.axis, -1).to(torch.get_autocast_dtype(device))
         with torch.autocast(device, enabled=False):
             weight, bias = self.weight.to(rows.dtype), self.bias.to(rows.dtype)
-            return F.layer_norm(rows, self.normalized_shape, weight, bias, self.eps).movedim(-1, 1)
+            found = F.layer_norm(rows, self.normalized_shape, weight, bias, self.eps)
+        return found.movedim(-1, self.axis)
