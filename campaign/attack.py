@@ -69,11 +69,11 @@ class Attack(ABC):
     raises `Lost`. Every other exception is a finding too.
     """
 
-    name: ClassVar[str]
+    name: str
     """Like `files: vtu`; unique."""
     counted: ClassVar[str]
     """What one case is, in the plural: `kills`, `mutated files`."""
-    share: ClassVar[float] = 1.0
+    share: float = 1.0
     """Its part of the campaign's time, beside the others'."""
     least: ClassVar[float] = 0.0
     """Seconds below which it is left out: a short campaign would only prepare it."""

@@ -3,9 +3,10 @@
     python tools/accuracy_tables.py             # write them
     python tools/accuracy_tables.py --check     # fail where the page has others
 
-A table is of one problem with one set of its settings, data and training time; a row is a system
-with its settings. Several seeds of the same settings are one row, with their mean and spread. A
-figure has the validation errors of all runs of a problem against the time of their training.
+A problem has a table for each set of its settings, data and machine; a row is a system with its
+settings and time of training, the shortest times first. Several seeds of the same settings are one
+row, with their mean and spread. A figure has the validation errors of all runs of a problem against
+the time of their training.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from ipot.recipes.experiment import experiment  # noqa: E402
 LEDGER, PAGE = ROOT / "results" / "runs.json", ROOT / "docs" / "accuracy.md"
 BEGIN = "<!-- tables: written by tools/accuracy_tables.py, not by hand -->"
 END = "<!-- end of tables -->"
-COLUMNS = ("system", "settings", "test error", "seeds", "epochs", "minutes", "GiB", "commit")
+COLUMNS = ("minutes", "system", "settings", "test error", "seeds", "epochs", "GiB", "commit")
+RULE = "|--:|---|---|--:|--:|--:|--:|---|"
 FIGURES = "images/accuracy"
 """Where the page's figures lie, as the page names them."""
 MARK = "Description"
@@ -40,17 +42,16 @@ Record = dict[str, Any]
 
 def tables(records: list[Record]) -> str:
     """Every problem's tables, in Markdown."""
-    groups: dict[str, list[Record]] = defaultdict(list)
+    problems: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        groups[_title(record)].append(record)
-    parts = [_table(title, groups[title]) for title in sorted(groups)]
-    pictures = [
-        f"![{problem}: validation error against time, all runs]({FIGURES}/{problem}.png)"
-        for problem in curves(records)
-    ]
-    if pictures:
-        about = "The runs above while they were trained; every mark is a validation."
-        parts += ["## Errors against time", about, *pictures]
+        problems[record["problem"]["name"]][_data(record)].append(record)
+    drawn, parts = curves(records), []
+    for problem in sorted(problems):
+        parts.append(f"## {problem}")
+        parts += [_table(data, problems[problem][data]) for data in sorted(problems[problem])]
+        if problem in drawn:
+            about = f"{problem}: validation error against time, all runs"
+            parts.append(f"![{about}]({FIGURES}/{problem}.png)")
     return "\n\n".join(parts) or "The ledger is empty: nothing was run yet."
 
 
@@ -100,37 +101,41 @@ def drawn(path: Path) -> str | None:
         return picture.info.get(MARK)
 
 
-def _title(record: Record) -> str:
-    """The problem and what is changed of it, how much data, how long, and where."""
-    problem, training = record["problem"], record["training"]
-    changed = _changed(problem, "problem", problem["name"])
+def _data(record: Record) -> str:
+    """How much data of which settings of the problem, and the machine."""
+    problem = record["problem"]
     data = record["data"] if isinstance(record["data"], dict) else {}
-    counts = f", {data['train']} training samples" if "train" in data else ""
-    minutes = training.get("minutes")
-    time = f"{minutes:g} minutes each" if minutes else "epochs of each recipe"
-    augmented = ", symmetries" if training.get("augment") else ""
-    return f"{problem['name']}{changed}{counts}{augmented}, {time}, {record['machine']}"
+    words = [f"{data['train']} training samples"] if "train" in data else []
+    changed = _changed(problem, "problem", problem["name"]).removeprefix(", ")
+    return ", ".join([*words, *([changed] if changed else []), record["machine"]])
 
 
 def _table(title: str, records: list[Record]) -> str:
     rows: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         kept = {k: v for k, v in record["training"].items() if k not in NO_MATTER}
-        key = [record["model"], kept, record["preset"], record["problem"]]
+        key = [record["training"].get("minutes"), record["model"], kept, record["preset"]]
         rows[json.dumps(key, sort_keys=True)].append(record)
-    ordered = sorted(rows.values(), key=_error)
-    lines = [f"## {title}", "", _line(COLUMNS), "|---|---|--:|--:|--:|--:|--:|---|"]
+    ordered = sorted(rows.values(), key=lambda row: (_minutes(row), _error(row)))
+    lines = [f"### {title[0].upper()}{title[1:]}", "", _line(COLUMNS), RULE]
     lines += [_line(_cells(row)) for row in ordered]
     notes = [
-        f"- {row[0]['model']['name']}, {name}: {_spread([r['tests'][name] for r in some])}"
+        f"- {row[0]['model']['name']}, {_minutes(row):g} minutes, {name}: "
+        f"{_spread([r['tests'][name] for r in some])}"
         for row in ordered
         for name in sorted({n for r in row for n in r["tests"]} - {ledger.AS_TRAINED})
         for some in [[r for r in row if name in r["tests"]]]
     ]
-    commands = [*dict.fromkeys(r["command"] for r in records if r["command"])]
+    commands = [*dict.fromkeys(r["command"] for row in ordered for r in row if r["command"])]
     lines += ["", *notes] if notes else []
     lines += ["", "```bash", *commands, "```"] if commands else []
     return "\n".join(lines)
+
+
+def _minutes(row: list[Record]) -> float:
+    """The time that runs were given, or else took."""
+    given = row[0]["training"].get("minutes")
+    return round(given or statistics.fmean(r["seconds"] for r in row) / 60, 1)
 
 
 def _error(row: list[Record]) -> float:
@@ -145,12 +150,12 @@ def _cells(row: list[Record]) -> tuple[str, ...]:
     validated = _spread([r["validation"] for r in row]) + " (validation)"
     gib = [r["gib"] for r in row if r["gib"] is not None]
     return (
+        f"{_minutes(row):g}",
         f"`{first['model']['name']}`",
         _settings(first),
         _spread(scored) if scored else validated,
         str(len(row)),
         f"{statistics.fmean(r['epochs'] for r in row):.0f}",
-        f"{statistics.fmean(r['seconds'] for r in row) / 60:.1f}",
         f"{max(gib):.1f}" if gib else "-",
         ", ".join(dict.fromkeys(f"`{r['commit']}`" for r in row)),
     )

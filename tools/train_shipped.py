@@ -50,7 +50,7 @@ from ipot.surrogate.surrogate import Surrogate  # noqa: E402
 OUT, PAGE = ROOT / "ipot" / "trained", ROOT / "docs" / "trained.md"
 BEGIN = "<!-- table: written by tools/train_shipped.py, not by hand -->"
 END = "<!-- end of table -->"
-WORSE = 1.02
+WORSE = 1.04
 """How much rounding may add to the test error; weights that would lose more stay float32."""
 STOPPED = 128
 """The exit code of what a signal stopped is this and more; others failed by themselves."""

@@ -52,6 +52,11 @@ class Seed:
     """Whether another library reads the bytes: such seeds are slow."""
 
 
+def by(write: Callable[..., Path], *given: Any, **named: Any) -> Callable[[Path], Path]:
+    """A function that writes into a folder, with the rest of its arguments given."""
+    return lambda folder: write(folder, *given, **named)
+
+
 def case(i: int, side: int = 3) -> Case:
     """A square in triangles, with fields at points and on cells, and a number."""
     line = np.linspace(0, 1, side)
@@ -109,29 +114,20 @@ def _npy(folder: Path) -> Path:
     return folder / "a.npy"
 
 
-def _one(name: str, make: Callable[[int], Case] = case) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        write_case(folder / name, make(0))
-        return folder / name
-
-    return write
+def _one(folder: Path, name: str, make: Callable[[int], Case] = case) -> Path:
+    write_case(folder / name, make(0))
+    return folder / name
 
 
-def _many(name: str, make: Callable[[int], Case] = case) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        write_cases(folder / name, [make(i) for i in range(3)])
-        return folder / name
-
-    return write
+def _many(folder: Path, name: str, make: Callable[[int], Case] = case) -> Path:
+    write_cases(folder / name, [make(i) for i in range(3)])
+    return folder / name
 
 
-def _folder_of(suffix: str, make: Callable[[int], Case] = case) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        for i in range(3):
-            write_case(folder / "cases" / f"c{i}{suffix}", make(i))
-        return folder / "cases"
-
-    return write
+def _folder_of(folder: Path, suffix: str, make: Callable[[int], Case] = case) -> Path:
+    for i in range(3):
+        write_case(folder / "cases" / f"c{i}{suffix}", make(i))
+    return folder / "cases"
 
 
 def _plain_h5(folder: Path) -> Path:
@@ -225,12 +221,9 @@ def vtu(mode: str, packed: bool = False) -> bytes:
     return body + b"</VTKFile>\n"
 
 
-def _vtu(mode: str, packed: bool = False) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        (folder / "a.vtu").write_bytes(vtu(mode, packed))
-        return folder / "a.vtu"
-
-    return write
+def _vtu(folder: Path, mode: str, packed: bool = False) -> Path:
+    (folder / "a.vtu").write_bytes(vtu(mode, packed))
+    return folder / "a.vtu"
 
 
 def _vtp(folder: Path) -> Path:
@@ -250,29 +243,29 @@ _LINES = ("same", "table ends of lines")
 _PACKED = ("same", "zip packed otherwise")
 
 SEEDS = (
-    Seed("npz", "arrays", lambda f: _npz(f, packed=False), changes=ZIP, neutral=_PACKED),
-    Seed("npz packed", "arrays", lambda f: _npz(f, packed=True), changes=ZIP, neutral=_PACKED),
-    Seed("npz case", "arrays", _one("c.npz"), changes=ZIP, neutral=_PACKED, options=FIELDS),
-    Seed("npz folder", "arrays", _folder_of(".npz"), changes=(*ZIP, *FOLDER), options=FIELDS),
+    Seed("npz", "arrays", by(_npz, packed=False), changes=ZIP, neutral=_PACKED),
+    Seed("npz packed", "arrays", by(_npz, packed=True), changes=ZIP, neutral=_PACKED),
+    Seed("npz case", "arrays", by(_one, "c.npz"), changes=ZIP, neutral=_PACKED, options=FIELDS),
+    Seed("npz folder", "arrays", by(_folder_of, ".npz"), changes=(*ZIP, *FOLDER), options=FIELDS),
     Seed("npy folder", "arrays", _npy_folder, changes=("npy header", "npy header", *FOLDER)),
     Seed("npy", "arrays", _npy, ("npy",), ("npy header",)),
-    Seed("csv", "tables", _many("a.csv", plain_case), CASES, _CSV, _LINES, options=_TABLE),
-    Seed("tsv", "tables", _many("a.tsv", plain_case), CASES, _CSV, _LINES, options=_TABLE),
-    Seed("csv folder", "tables", _folder_of(".csv", plain_case), CASES, (*_CSV, *FOLDER),
+    Seed("csv", "tables", by(_many, "a.csv", plain_case), CASES, _CSV, _LINES, options=_TABLE),
+    Seed("tsv", "tables", by(_many, "a.tsv", plain_case), CASES, _CSV, _LINES, options=_TABLE),
+    Seed("csv folder", "tables", by(_folder_of, ".csv", plain_case), CASES, (*_CSV, *FOLDER),
          options=_TABLE),
-    Seed("parquet", "tables", _many("a.parquet", plain_case), CASES,
+    Seed("parquet", "tables", by(_many, "a.parquet", plain_case), CASES,
          ("parquet footer", "parquet footer", "parquet page header"), needs=("pyarrow",),
          options=_TABLE),
-    Seed("hdf5", "hdf5", _many("a.h5"), changes=HDF5, options=FIELDS),
+    Seed("hdf5", "hdf5", by(_many, "a.h5"), changes=HDF5, options=FIELDS),
     Seed("hdf5 plain", "hdf5", _plain_h5, changes=HDF5),
-    Seed("hdf5 folder", "hdf5", _folder_of(".h5"), changes=(*HDF5, *FOLDER), options=FIELDS),
+    Seed("hdf5 folder", "hdf5", by(_folder_of, ".h5"), changes=(*HDF5, *FOLDER), options=FIELDS),
     Seed("the well", "hdf5", _well, changes=HDF5,
          options={"targets": ("h",), "history": 2, "lead": 1}),
-    Seed("vtu ascii", "meshes", _vtu("ascii"), changes=(*XML, "xml number"), options=FIELDS),
-    Seed("vtu base64", "meshes", _vtu("base64"), changes=XML, options=FIELDS),
-    Seed("vtu raw", "meshes", _vtu("raw"), changes=XML, options=FIELDS),
-    Seed("vtu packed", "meshes", _vtu("base64", packed=True), changes=XML, options=FIELDS),
-    Seed("vtu raw packed", "meshes", _vtu("raw", packed=True), changes=XML, options=FIELDS),
+    Seed("vtu ascii", "meshes", by(_vtu, "ascii"), changes=(*XML, "xml number"), options=FIELDS),
+    Seed("vtu base64", "meshes", by(_vtu, "base64"), changes=XML, options=FIELDS),
+    Seed("vtu raw", "meshes", by(_vtu, "raw"), changes=XML, options=FIELDS),
+    Seed("vtu packed", "meshes", by(_vtu, "base64", packed=True), changes=XML, options=FIELDS),
+    Seed("vtu raw packed", "meshes", by(_vtu, "raw", packed=True), changes=XML, options=FIELDS),
     Seed("vtp", "meshes", _vtp, changes=XML, options=FIELDS),
-    Seed("vtu folder", "meshes", _folder_of(".vtu"), changes=(*XML, *FOLDER), options=FIELDS),
+    Seed("vtu folder", "meshes", by(_folder_of, ".vtu"), changes=(*XML, *FOLDER), options=FIELDS),
 )  # fmt: skip

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from campaign.attacks._seeds import FOLDER, HDF5, ZIP, Seed
+from campaign.attacks._seeds import FOLDER, HDF5, ZIP, Seed, by
 
 DOORS = ("labelled", "inspect", "dataset")
 OPTIONS = {"inputs": "t2m", "targets": "t2m", "history": 2, "lead": 1}
@@ -29,13 +28,10 @@ def _grid() -> Any:
     return xarray.Dataset({"t2m": (_AXES, wave.astype(np.float32), {"units": "K"})}, coords=coords)
 
 
-def _netcdf(form: str, engine: str = "netcdf4", **encoding: Any) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        options = {"t2m": encoding} if encoding else {}
-        _grid().to_netcdf(folder / "a.nc", format=form, engine=engine, encoding=options)
-        return folder / "a.nc"
-
-    return write
+def _netcdf(folder: Path, form: str, engine: str = "netcdf4", **encoding: Any) -> Path:
+    options = {"t2m": encoding} if encoding else {}
+    _grid().to_netcdf(folder / "a.nc", format=form, engine=engine, encoding=options)
+    return folder / "a.nc"
 
 
 def _netcdf_folder(folder: Path) -> Path:
@@ -47,64 +43,55 @@ def _netcdf_folder(folder: Path) -> Path:
     return folder / "months"
 
 
-def _zarr(version: int, *, packed: bool) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        plain: dict[str, Any] = {"compressors": None}
-        encoding = {} if packed else dict.fromkeys(("t2m", *_AXES), plain)
-        _grid().to_zarr(
-            folder / "a.zarr",
-            zarr_format=version,
-            encoding=encoding | {"t2m": {"chunks": (4, ROWS, COLUMNS)} | ({} if packed else plain)},
-            consolidated=version == 2 and packed,
-        )
-        return folder / "a.zarr"
-
-    return write
+def _zarr(folder: Path, version: int, *, packed: bool) -> Path:
+    plain: dict[str, Any] = {"compressors": None}
+    encoding = {} if packed else dict.fromkeys(("t2m", *_AXES), plain)
+    _grid().to_zarr(
+        folder / "a.zarr",
+        zarr_format=version,
+        encoding=encoding | {"t2m": {"chunks": (4, ROWS, COLUMNS)} | ({} if packed else plain)},
+        consolidated=version == 2 and packed,
+    )
+    return folder / "a.zarr"
 
 
-def _grib(edition: int) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        import eccodes
+def _grib(folder: Path, edition: int) -> Path:
+    import eccodes
 
-        data = _grid()["t2m"]
-        with (folder / "a.grib").open("wb") as file:
-            for i in range(TIMES):
-                handle = eccodes.codes_grib_new_from_samples(f"regular_ll_sfc_grib{edition}")
-                for key, value in {
-                    "Ni": COLUMNS,
-                    "Nj": ROWS,
-                    "latitudeOfFirstGridPointInDegrees": 60.0,
-                    "latitudeOfLastGridPointInDegrees": 40.0,
-                    "longitudeOfFirstGridPointInDegrees": 0.0,
-                    "longitudeOfLastGridPointInDegrees": 30.0,
-                    "iDirectionIncrementInDegrees": 10.0,
-                    "jDirectionIncrementInDegrees": 10.0,
-                    "dataDate": 20200101 + i,
-                    "shortName": "2t",
-                }.items():
-                    eccodes.codes_set(handle, key, value)
-                values = data[i].values.ravel().astype(float)
-                eccodes.codes_set_values(handle, values)
-                eccodes.codes_write(handle, file)
-                eccodes.codes_release(handle)
-        return folder / "a.grib"
-
-    return write
+    data = _grid()["t2m"]
+    with (folder / "a.grib").open("wb") as file:
+        for i in range(TIMES):
+            handle = eccodes.codes_grib_new_from_samples(f"regular_ll_sfc_grib{edition}")
+            for key, value in {
+                "Ni": COLUMNS,
+                "Nj": ROWS,
+                "latitudeOfFirstGridPointInDegrees": 60.0,
+                "latitudeOfLastGridPointInDegrees": 40.0,
+                "longitudeOfFirstGridPointInDegrees": 0.0,
+                "longitudeOfLastGridPointInDegrees": 30.0,
+                "iDirectionIncrementInDegrees": 10.0,
+                "jDirectionIncrementInDegrees": 10.0,
+                "dataDate": 20200101 + i,
+                "shortName": "2t",
+            }.items():
+                eccodes.codes_set(handle, key, value)
+            values = data[i].values.ravel().astype(float)
+            eccodes.codes_set_values(handle, values)
+            eccodes.codes_write(handle, file)
+            eccodes.codes_release(handle)
+    return folder / "a.grib"
 
 
-def _burgers(version: str) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        from ipot.data.readers import write_mat
+def _burgers(folder: Path, version: str) -> Path:
+    from ipot.data.readers import write_mat
 
-        random = np.random.default_rng(0)
-        (folder / "files").mkdir()
-        rows = {"train": (0, 3), "validation": (3, 4), "test": (4, 6)}
-        arrays = {name: random.random((6, 16)) for name in "au"}
-        marks = {f"rows_{n}": np.array([r], np.int64) for n, r in rows.items()}
-        write_mat(folder / "files" / "burgers_data_R10.mat", arrays | marks, version)  # pyrefly: ignore
-        return folder / "files"
-
-    return write
+    random = np.random.default_rng(0)
+    (folder / "files").mkdir()
+    rows = {"train": (0, 3), "validation": (3, 4), "test": (4, 6)}
+    arrays = {name: random.random((6, 16)) for name in "au"}
+    marks = {f"rows_{n}": np.array([r], np.int64) for n, r in rows.items()}
+    write_mat(folder / "files" / "burgers_data_R10.mat", arrays | marks, version)  # pyrefly: ignore
+    return folder / "files"
 
 
 def _elasticity(folder: Path) -> Path:
@@ -155,32 +142,33 @@ _META = ("same", "json written otherwise")
 
 SEEDS = (
     *(
-        Seed(f"netcdf {n}", "labelled", _netcdf(f), DOORS, _WORDS, needs=_NC3, options=OPTIONS)
+        Seed(f"netcdf {n}", "labelled", by(_netcdf, f), DOORS, _WORDS, needs=_NC3, options=OPTIONS)
         for n, f in (
             ("classic", "NETCDF3_CLASSIC"),
             ("64 bit", "NETCDF3_64BIT"),
             ("cdf5", "NETCDF3_64BIT_DATA"),
         )
     ),
-    Seed("netcdf 4", "labelled", _netcdf("NETCDF4", zlib=True), DOORS, HDF5, needs=_NC4,
+    Seed("netcdf 4", "labelled", by(_netcdf, "NETCDF4", zlib=True), DOORS, HDF5, needs=_NC4,
          options=OPTIONS),
     Seed("netcdf scaled", "labelled",
-         _netcdf("NETCDF4", dtype="int16", scale_factor=0.01, add_offset=280.0, _FillValue=-9999),
+         by(_netcdf, "NETCDF4", dtype="int16", scale_factor=0.01, add_offset=280.0,
+            _FillValue=-9999),
          DOORS, HDF5, needs=_NC4, options=OPTIONS),
     Seed("netcdf folder", "labelled", _netcdf_folder, DOORS, (*_WORDS, *FOLDER), needs=_NC3,
          options=OPTIONS),
     *(
-        Seed(f"zarr {v}{' packed' if p else ''}", "labelled", _zarr(v, packed=p), DOORS, _ZARR,
+        Seed(f"zarr {v}{' packed' if p else ''}", "labelled", by(_zarr, v, packed=p), DOORS, _ZARR,
              _META, needs=("xarray", "zarr"), options=OPTIONS)
         for v, p in ((2, False), (2, True), (3, False), (3, True))
     ),
     *(
-        Seed(f"grib {e}", "labelled", _grib(e), DOORS, ("grib section",) * 2,
+        Seed(f"grib {e}", "labelled", by(_grib, e), DOORS, ("grib section",) * 2,
              needs=("xarray", "cfgrib", "eccodes"), options=OPTIONS)
         for e in (1, 2)
     ),
-    Seed("matlab 5", "published", _burgers("5"), ("burgers",), _WORDS, needs=("scipy",)),
-    Seed("matlab 7.3", "published", _burgers("7.3"), ("burgers",), HDF5, needs=("scipy",)),
+    Seed("matlab 5", "published", by(_burgers, "5"), ("burgers",), _WORDS, needs=("scipy",)),
+    Seed("matlab 7.3", "published", by(_burgers, "7.3"), ("burgers",), HDF5, needs=("scipy",)),
     Seed("unit cells", "published", _elasticity, ("elasticity",), ("npy header", *FOLDER)),
     Seed("sst", "published", _sst, ("sst",), ZIP, ("same", "zip packed otherwise")),
     Seed("dedalus", "published", _dedalus, ("dedalus",), HDF5),

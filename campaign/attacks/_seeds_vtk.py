@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from campaign.attacks._seeds import FOLDER, HDF5, XML, Seed, case, vtu
+from campaign.attacks._seeds import FOLDER, HDF5, XML, Seed, by, case, vtu
 
 TEXT = ("xml number", "xml number", "words of a text")
 WORDS = ("aligned header words",) * 3
@@ -25,29 +24,23 @@ def _grid() -> Any:
     return grid
 
 
-def _grids(suffix: str) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        grid = _grid()
-        ways = {".vtr": "cast_to_rectilinear_grid", ".vts": "cast_to_structured_grid"}
-        made = getattr(grid, ways[suffix])() if suffix in ways else grid
-        made.save(folder / f"a{suffix}")
-        return folder / f"a{suffix}"
-
-    return write
+def _grids(folder: Path, suffix: str) -> Path:
+    grid = _grid()
+    ways = {".vtr": "cast_to_rectilinear_grid", ".vts": "cast_to_structured_grid"}
+    made = getattr(grid, ways[suffix])() if suffix in ways else grid
+    made.save(folder / f"a{suffix}")
+    return folder / f"a{suffix}"
 
 
-def _surface(suffix: str, *, binary: bool = False) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        import pyvista
+def _surface(folder: Path, suffix: str, *, binary: bool = False) -> Path:
+    import pyvista
 
-        found = case(0)
-        assert found.mesh is not None
-        faces = np.insert(found.mesh.connectivity.reshape(-1, 3), 0, 3, axis=1)
-        made = pyvista.PolyData(found.points, faces=faces.ravel())
-        made.save(folder / f"a{suffix}", binary=binary)
-        return folder / f"a{suffix}"
-
-    return write
+    found = case(0)
+    assert found.mesh is not None
+    faces = np.insert(found.mesh.connectivity.reshape(-1, 3), 0, 3, axis=1)
+    made = pyvista.PolyData(found.points, faces=faces.ravel())
+    made.save(folder / f"a{suffix}", binary=binary)
+    return folder / f"a{suffix}"
 
 
 def _legacy(folder: Path, *, binary: bool) -> Path:
@@ -232,16 +225,16 @@ SEEDS = (
     Seed("pvtu", "vtk", _pieces, ("pieces", "piece list"), NAMING, needs=_VISTA),
     Seed("pvti", "vtk", _image_pieces, ("image pieces",), NAMING, needs=_VISTA),
     Seed("vtm", "vtk", _blocks, ("blocks",), (*NAMING, "xml number"), needs=_VISTA),
-    Seed("vtk", "vtk", lambda f: _legacy(f, binary=False), _ONE, TEXT, needs=_VISTA),
-    Seed("vtk binary", "vtk", lambda f: _legacy(f, binary=True), _ONE, needs=_VISTA),
-    Seed("vti", "vtk", _grids(".vti"), _ONE, XML, needs=_VISTA),
-    Seed("vtr", "vtk", _grids(".vtr"), _ONE, XML, needs=_VISTA),
-    Seed("vts", "vtk", _grids(".vts"), _ONE, XML, needs=_VISTA),
-    Seed("stl", "vtk", _surface(".stl"), _ONE, TEXT, needs=_VISTA),
-    Seed("stl binary", "vtk", _surface(".stl", binary=True), _ONE, WORDS, needs=_VISTA),
-    Seed("ply", "vtk", _surface(".ply"), _ONE, TEXT, needs=_VISTA),
-    Seed("ply binary", "vtk", _surface(".ply", binary=True), _ONE, needs=_VISTA),
-    Seed("obj", "vtk", _surface(".obj"), _ONE, TEXT, needs=_VISTA),
+    Seed("vtk", "vtk", by(_legacy, binary=False), _ONE, TEXT, needs=_VISTA),
+    Seed("vtk binary", "vtk", by(_legacy, binary=True), _ONE, needs=_VISTA),
+    Seed("vti", "vtk", by(_grids, ".vti"), _ONE, XML, needs=_VISTA),
+    Seed("vtr", "vtk", by(_grids, ".vtr"), _ONE, XML, needs=_VISTA),
+    Seed("vts", "vtk", by(_grids, ".vts"), _ONE, XML, needs=_VISTA),
+    Seed("stl", "vtk", by(_surface, ".stl"), _ONE, TEXT, needs=_VISTA),
+    Seed("stl binary", "vtk", by(_surface, ".stl", binary=True), _ONE, WORDS, needs=_VISTA),
+    Seed("ply", "vtk", by(_surface, ".ply"), _ONE, TEXT, needs=_VISTA),
+    Seed("ply binary", "vtk", by(_surface, ".ply", binary=True), _ONE, needs=_VISTA),
+    Seed("obj", "vtk", by(_surface, ".obj"), _ONE, TEXT, needs=_VISTA),
     Seed("ensight", "vtk", _ensight, ("ensight",), (*TEXT, *FOLDER), needs=_VISTA),
     Seed("openfoam", "vtk", _openfoam, ("openfoam",), (*TEXT, *FOLDER), needs=_VISTA),
     Seed("exodus", "vtk", _exodus, _ONE, WORDS, needs=("pyvista", "netCDF4")),

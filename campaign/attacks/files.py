@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import ClassVar
 
 from campaign import libraries
 from campaign.attack import Attack, Case, Lost, Place
@@ -39,6 +38,17 @@ checkpoints of a run, which others read, have no checksums."""
 ALL_SEEDS = (*_seeds.SEEDS, *_seeds_labelled.SEEDS, *_seeds_vtk.SEEDS, *_seeds_runs.SEEDS)
 ALL_DOORS = {**DOORS, **RUN_DOORS}
 PACKAGE = _mutate_text.CANARY.partition(".")[0]
+GROUPS: dict[str, tuple[float, tuple[str, ...]]] = {
+    "arrays": (3.0, ()),  # NumPy's files
+    "tables": (2.5, ("pyarrow", "pyarrow.parquet", "pandas")),  # text and Parquet
+    "hdf5": (3.0, ()),  # in all layouts
+    "meshes": (3.0, ()),  # VTK's files in XML
+    "vtk": (1.0, ("pyvista",)),  # what goes through VTK's own library
+    "labelled": (3.0, ("xarray", "netCDF4", "zarr", "cfgrib", "eccodes", "dask.array")),
+    "published": (1.5, ("scipy.io", "scipy.io.matlab", "xarray")),  # MATLAB's and other layouts
+    "runs": (3.0, ("ipot.api",)),  # runs, saved models and the store
+}
+"""Groups of formats: their share of the time, and what reads them as far as it is installed."""
 CASE = "case"
 """Where a case lies in its scratch folder."""
 
@@ -49,11 +59,10 @@ class FilesAttack(Attack):
     counted = "mutated files"
     seconds = 30.0
     """The package gives up on a file after three of the processor's, or nine where it is busy."""
-    group: ClassVar[str]
-    imports: ClassVar[tuple[str, ...]] = ()
-    """What reads the files, as far as it is installed."""
 
-    def __init__(self) -> None:
+    def __init__(self, group: str) -> None:
+        self.name, self.group = f"files: {group}", group
+        self.share, self.imports = GROUPS[group]
         ours = [s for s in ALL_SEEDS if s.group == self.group]
         self.seeds = {s.name: s for s in ours if libraries.installed(s.needs)}
         self._left_out = {s.name: str(missing(s.needs)) for s in ours if s.name not in self.seeds}
@@ -206,82 +215,4 @@ def _listing(parent: Path, without: Path | None) -> set[str]:
     return found
 
 
-class ArrayFiles(FilesAttack):
-    """NumPy's files."""
-
-    name = "files: arrays"
-    group = "arrays"
-    share = 3.0
-
-
-class Tables(FilesAttack):
-    """Text and Parquet."""
-
-    name = "files: tables"
-    group = "tables"
-    share = 2.5
-    imports = ("pyarrow", "pyarrow.parquet", "pandas")
-
-
-class Hdf5Files(FilesAttack):
-    """HDF5 in all layouts."""
-
-    name = "files: hdf5"
-    group = "hdf5"
-    share = 3.0
-
-
-class Meshes(FilesAttack):
-    """VTK's files in XML."""
-
-    name = "files: meshes"
-    group = "meshes"
-    share = 3.0
-
-
-class VtkFiles(FilesAttack):
-    """What goes through VTK's own library."""
-
-    name = "files: vtk"
-    group = "vtk"
-    share = 1.0
-    imports = ("pyvista",)
-
-
-class LabelledFiles(FilesAttack):
-    """netCDF, Zarr and GRIB."""
-
-    name = "files: labelled"
-    group = "labelled"
-    share = 3.0
-    imports = ("xarray", "netCDF4", "zarr", "cfgrib", "eccodes", "dask.array")
-
-
-class Published(FilesAttack):
-    """MATLAB's files and other layouts that are published."""
-
-    name = "files: published"
-    group = "published"
-    share = 1.5
-    imports = ("scipy.io", "scipy.io.matlab", "xarray")
-
-
-class Runs(FilesAttack):
-    """Runs, saved models and the store."""
-
-    name = "files: runs"
-    group = "runs"
-    share = 3.0
-    imports = ("ipot.api",)
-
-
-ATTACKS = [
-    ArrayFiles(),
-    Tables(),
-    Hdf5Files(),
-    Meshes(),
-    VtkFiles(),
-    LabelledFiles(),
-    Published(),
-    Runs(),
-]
+ATTACKS = [FilesAttack(group) for group in GROUPS]

@@ -9,13 +9,18 @@ accelerated as it is, and an unknown layer stays unchanged (`unchanged` lists th
 model is the reference that everything here is tested and measured against; models and layers know
 nothing of this package.
 
-    layers         the quicker versions of layers, and which is whose operators      whole models:
-    decoding together, encoding in chunks, parts to compile attention      the ways to compute
-    attention between given queries, keys and values fixed_mesh     features and projections of a
-    mesh that stays the same, kept during training shared_mesh    a mesh that all samples of a batch
-    share streaming      attention over any number of inputs, in chunks relay_streaming    the same
-    for a relay, in several passes replay         CUDA graphs of repeated predictions cuda, cpu
-    kernels in Triton and in C++
+    twins             the second tree of modules, made once for a device and a precision
+    layers            the quicker version of each layer
+    operators         whole models: decoding together, encoding in chunks, parts to compile
+    attention         the ways to compute attention between given queries, keys and values
+    projected         projections of tokens made straight from positions and values
+    shared_mesh       a mesh that all samples of a batch share
+    fixed_mesh        features and projections of a mesh that stays the same during training
+    chunks            inputs that come in chunks, and the tokens made of them
+    streaming         attention over any number of inputs, in chunks
+    relay_streaming   the same for a relay, in several passes
+    replay            CUDA graphs of repeated predictions
+    cuda, cpu         kernels in Triton and in C++
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from torch import Tensor
 from ipot.accelerate.projected import Ready
 from ipot.accelerate.shared_mesh import Split
 from ipot.accelerate.twins import Target
-from ipot.models.base import Latent
+from ipot.models.base import Latent, LatentOperator
 from ipot.samples import Batch
 
 STREAMED = 1 << 19
@@ -35,15 +35,27 @@ Prepare = Callable[[Batch], Batch]
 """From a batch as it is stored to what a model takes: on its device, in its scales."""
 
 
-class EncodesInChunks:
-    """A model with its own method to encode inputs in chunks."""
+class EncodesInChunks(LatentOperator):
+    """A latent operator with its own method to encode inputs in chunks; mixed into its class."""
+
+    def encode(self, batch: Batch) -> Latent:
+        """The state at time zero; chunk by chunk where points are very many."""
+        if self.takes_chunks() and self.is_much(batch):
+            return self.encode_in_chunks(batch)
+        return super().encode(batch)  # pyrefly: ignore[missing-attribute]
 
     def takes_chunks(self) -> bool:
         """True if the method knows all of the model's layers."""
         raise NotImplementedError
 
     def is_much(self, batch: Batch) -> bool:
-        """True if a batch should be encoded in chunks."""
+        """True if a batch should be encoded in chunks now."""
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return False
+        return self.too_many(batch)
+
+    def too_many(self, batch: Batch) -> bool:
+        """True if a batch has too many points to take them all at once."""
         raise NotImplementedError
 
     def encode_in_chunks(
@@ -54,7 +66,7 @@ class EncodesInChunks:
         raise NotImplementedError
 
 
-Tokens = Callable[..., tuple[Tensor | Split | Ready, Tensor | None]]
+MakeTokens = Callable[..., tuple[Tensor | Split | Ready, Tensor | None]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +75,7 @@ class Chunks:
 
     rows: tuple[Tensor | None, ...]
     """What is cut: tensors (B or 1, N, ...) on any device, None for one that is not there."""
-    tokens: Tokens
+    tokens: MakeTokens
     """From those rows of a chunk to its tokens (B, n, d), and a mask (B, n) or None."""
     size: int
     """Rows of a chunk."""

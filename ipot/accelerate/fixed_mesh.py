@@ -40,7 +40,7 @@ class Folded(NamedTuple):
     """Queries that need no gradient, normalised but without the norm's scale and shift."""
 
     operand: Float[Tensor, "Bq M F2"]
-    """What `fold` made of their features, in the precision of products."""
+    """What `operand_of` made of their features, in the precision of products."""
     tokens: None = None
     """Nothing is added to them later."""
 
@@ -58,7 +58,7 @@ def for_product(features: Tensor) -> Tensor:
     return features.to(product_dtype(features.dtype, features.device))
 
 
-def fold(
+def operand_of(
     features: Float[Tensor, "B N F"], eps: float, columns: int | None = None
 ) -> Float[Tensor, "B N F2"]:
     """Layer-normalised features without scale and shift, then a column of ones, then zeros:
@@ -74,7 +74,7 @@ def aligned(x: Float[Tensor, "*rows F"]) -> Float[Tensor, "*rows F2"]:
     return F.pad(x, (0, -x.shape[-1] % ALIGNED))
 
 
-def product(
+def times_padded(
     operand: Float[Tensor, "*rows F2"], weight: Float[Tensor, "p F"]
 ) -> Float[Tensor, "*rows p"]:
     """operand @ weightᵀ; the operand may have additional columns of zeros."""
@@ -85,8 +85,8 @@ def product(
 def project_folded(
     operand: Float[Tensor, "B N F2"], norm: nn.LayerNorm, linear: nn.Linear
 ) -> Float[Tensor, "B N p"]:
-    """linear(norm(features)), from what `fold` made of them."""
-    return product(operand, folded_weight(norm, linear))
+    """linear(norm(features)), from what `operand_of` made of them."""
+    return times_padded(operand, folded_weight(norm, linear))
 
 
 def folded_weight(norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tensor, "p F1"]:
@@ -96,6 +96,14 @@ def folded_weight(norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tensor, "p F1"
     if linear.bias is not None:
         offset = offset + linear.bias.unsqueeze(1)
     return torch.cat([linear.weight * norm.weight, offset], 1)
+
+
+def with_norm(
+    norm: nn.LayerNorm, weight: Float[Tensor, "p F"], bias: Float[Tensor, " p"] | None
+) -> tuple[Float[Tensor, "p F"], Float[Tensor, " p"]]:
+    """The weight and offset W γ and W β + b of a layer behind a norm, together with the norm's."""
+    offset = weight @ norm.bias
+    return weight * norm.weight, offset if bias is None else offset + bias
 
 
 def absorbs(part: Any, features: int) -> bool:
@@ -142,7 +150,7 @@ class Known(NamedTuple):
     points: Tensor
     """The tensor itself, which it is known by."""
     operand: Float[Tensor, "1 N F2"]
-    """What the next product takes, in its precision: features, or what `fold` makes of
+    """What the next product takes, in its precision: features, or what `operand_of` makes of
     them."""
     features: Float[Tensor, "1 N F"] | None = None
     """The features in full, where they are asked for."""

@@ -135,16 +135,8 @@ class StreamedLattice(EncodesInChunks, Lattice):
     """A lattice that takes very many inputs in chunks: the sums of its places add up over them.
     This is mixed into the accelerated model."""
 
-    def encode(self, batch: Batch) -> Latent:
-        """The state at time zero; chunk by chunk where points are very many."""
-        if self.takes_chunks() and self.is_much(batch):
-            return self.encode_in_chunks(batch)
-        return super().encode(batch)
-
-    def is_much(self, batch: Batch) -> bool:
+    def too_many(self, batch: Batch) -> bool:
         """True if there are too many points to take them all at once."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return False
         return streams(batch.size * batch.values.shape[1], batch.values.device)
 
     def takes_chunks(self) -> bool:

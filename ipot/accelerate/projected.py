@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ipot.accelerate.cpu import halves, project
 from ipot.accelerate.cpu.interface import rounds, served
 from ipot.accelerate.cpu.project import has_kernel, waves
+from ipot.accelerate.fixed_mesh import with_norm
 from ipot.accelerate.shared_mesh import Laid
 from ipot.accelerate.twins import Target, hooked
 
@@ -87,11 +88,11 @@ def project_mesh(
     if lift is not None or not _native(position, linear, norm, points, values):
         return None
     if rounds(points):
-        layer = halves.Layer(linear.weight[:, : position.width], None, norm.weight)
-        products, sums = halves.products(points, waves(position), layer)
+        layer = halves.RoundedLayer(linear.weight[:, : position.width], None, norm.weight)
+        products, sums = halves.mesh_products(points, waves(position), layer)
     else:
         weight = (linear.weight * norm.weight)[:, : position.width]
-        products, sums = project.products(points, waves(position), weight)
+        products, sums = project.mesh_products(points, waves(position), weight)
     return Laid(products, sums, values)
 
 
@@ -104,13 +105,10 @@ def _natively(
     if lift is not None or not own or not _native(position, linear, norm, points, values):
         return None
     if rounds(points):
-        layer = halves.Layer(linear.weight, linear.bias, norm.weight, norm.bias)
+        layer = halves.RoundedLayer(linear.weight, linear.bias, norm.weight, norm.bias)
         found = halves.project(points, values, waves(position), layer, norm.eps)
         return Projected(found, None)
-    offset = linear.weight @ norm.bias
-    if linear.bias is not None:
-        offset = offset + linear.bias
-    weight = linear.weight * norm.weight
+    weight, offset = with_norm(norm, linear.weight, linear.bias)
     found = project.project(points, values, waves(position), weight, offset, norm.eps)
     return Projected(found, None)
 

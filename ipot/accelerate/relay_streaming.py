@@ -43,17 +43,8 @@ class StreamedRelay(EncodesInChunks, Relay):
 
     encoder: Any
 
-    def encode(self, batch: Batch) -> Latent:
-        """X_L at the points, and Z; for very many points only Z and what is needed to compute X_L
-        again."""
-        if self.takes_chunks() and self.is_much(batch):
-            return self.encode_in_chunks(batch)
-        return super().encode(batch)
-
-    def is_much(self, batch: Batch) -> bool:
+    def too_many(self, batch: Batch) -> bool:
         """True if there are too many points to hold the features of all at once."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return False
         return batch.values.shape[:2].numel() * self.config.width > NUMBERS_HELD
 
     def takes_chunks(self) -> bool:
@@ -68,8 +59,8 @@ class StreamedRelay(EncodesInChunks, Relay):
     def encode_in_chunks(
         self, batch: Batch, prepare: Prepare = lambda batch: batch, at_once: int | None = None
     ) -> Latent:
-        """The state of a batch, from chunks of about `at_once` points; `prepare` turns each into
-        what the model takes."""
+        """Z, and what is needed to compute X_L again at the points, from chunks of about `at_once`
+        of them; `prepare` turns each into what the model takes."""
         size = at_once or max(1, NUMBERS_AT_ONCE // self.config.width)
         clouds: list[Cloud] = []
         for i in range(batch.size):
@@ -129,7 +120,7 @@ class StreamedPoints:
         return self._last[1]
 
 
-class Mesh:
+class OrderedPoints:
     """Places of points, which lie near which, and an order in which these follow each other."""
 
     def __init__(self, around: Surroundings, places: Float[Tensor, "N D"], chunk: int) -> None:
@@ -168,7 +159,7 @@ class Cloud:
     """The inputs of one sample, and the states Z_1 ... Z_L as far as they are known."""
 
     def __init__(
-        self, model: Any, sample: Batch, prepare: Prepare, size: int, mesh: Mesh | None
+        self, model: Any, sample: Batch, prepare: Prepare, size: int, mesh: OrderedPoints | None
     ) -> None:
         self.model, self.sample, self.prepare, self.size = model, sample, prepare, size
         self.states: list[Tensor] = []
@@ -179,7 +170,7 @@ class Cloud:
             # As exact as the plain way counts places.
             exact = model.surroundings.spacing.dtype
             found = [space(self.rows(part).points[0].to(exact)).cpu() for part in rows]
-            mesh = Mesh(model.surroundings, torch.cat(found), size)
+            mesh = OrderedPoints(model.surroundings, torch.cat(found), size)
             if model.mixes:
                 mesh.keep_stencils()
         self.mesh = mesh

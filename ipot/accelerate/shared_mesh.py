@@ -27,7 +27,7 @@ from ipot.accelerate.attention import goes_native
 from ipot.accelerate.cpu import halves
 from ipot.accelerate.cpu import mesh as native
 from ipot.accelerate.cpu.interface import readable, rounds
-from ipot.accelerate.fixed_mesh import Known, product
+from ipot.accelerate.fixed_mesh import Known, times_padded, with_norm
 from ipot.accelerate.twins import Target
 
 
@@ -73,11 +73,8 @@ def project(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tenso
     """
     position, value = tokens.position, tokens.value
     features, width = position.shape[-1], position.shape[-1] + value.shape[-1]
-    weight = linear.weight * norm.weight
-    offset = linear.weight @ norm.bias
-    if linear.bias is not None:
-        offset = offset + linear.bias
-    shared = product(tokens.operand(), weight[:, :features])
+    weight, offset = with_norm(norm, linear.weight, linear.bias)
+    shared = times_padded(tokens.operand(), weight[:, :features])
     sums = tokens.sums()
     if _by_kernel(shared, value):
         from ipot.accelerate.cuda.pairs import shared_pairs
@@ -150,7 +147,7 @@ def attends_itself(
 def lay(tokens: Split, norm: nn.LayerNorm, linear: nn.Linear) -> Laid:
     """Tokens in the form that the kernels take."""
     weight = (linear.weight * norm.weight)[:, : tokens.position.shape[-1]]
-    return Laid(product(tokens.operand(), weight), tokens.sums(), tokens.value)
+    return Laid(times_padded(tokens.operand(), weight), tokens.sums(), tokens.value)
 
 
 def attend_laid(
@@ -158,7 +155,7 @@ def attend_laid(
 ) -> Float[Tensor, "B M i"]:
     """The attention of queries over linear(norm(tokens)), which are keys and then values."""
     if rounds(query, laid.products):
-        layer = halves.Layer(linear.weight, linear.bias, norm.weight, norm.bias)
+        layer = halves.RoundedLayer(linear.weight, linear.bias, norm.weight, norm.bias)
         out = halves.attend_mesh(query.float(), *laid, layer, norm.eps, heads)
         if out is not None:
             return out

@@ -15,6 +15,7 @@ import torch
 
 from ipot.device import choose, peak_memory, release_memory, reset_peak_memory, synchronize
 from ipot.errors import DataError
+from ipot.memory import machine_memory
 
 MOST = 1000
 """Calls of one measurement, at most."""
@@ -108,8 +109,8 @@ def free_memory(device: torch.device) -> float | None:
         free, _ = torch.cuda.mem_get_info(device)
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return (free + cached) / 2**30
-    limits = [_kilobytes(Path("/proc/meminfo"), "MemAvailable"), _group_memory()]
-    return min((limit for limit in limits if limit is not None), default=None)
+    free = machine_memory()
+    return None if free is None else free / 2**30
 
 
 def _one(call: Callable[[], object], device: torch.device) -> float:
@@ -139,16 +140,6 @@ def _kilobytes(path: Path, name: str) -> float | None:
     except OSError:
         return None
     return int(found[1]) / 2**20 if found else None
-
-
-def _group_memory() -> float | None:
-    """What the limit of a container leaves, where it has one."""
-    root = Path("/sys/fs/cgroup")
-    try:
-        limit, used = ((root / f"memory.{name}").read_text() for name in ("max", "current"))
-        return (int(limit) - int(used)) / 2**30
-    except (OSError, ValueError):  # not Linux, another layout, or no limit
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)

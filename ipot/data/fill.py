@@ -18,6 +18,7 @@ from scipy.spatial import Delaunay, KDTree, QhullError
 from torch import Tensor
 
 from ipot.data.dataset import Dataset, Ragged, Stacked
+from ipot.data.latlon import unit_vectors
 from ipot.errors import DataError, UnknownName, Unsupported, shown
 from ipot.spec import Spec
 
@@ -166,7 +167,7 @@ def _in_triangles(places: Array, values: Array, wanted: Array, method: str, spec
 def _nearest(seen: Array, wanted: Array, spec: Spec) -> Array:
     """The row of the nearest seen point, on the sphere where the points lie on one."""
     if spec.sphere or spec.latlon:
-        seen, wanted = (p if spec.sphere else _unit_vectors(np.pi * p) for p in (seen, wanted))
+        seen, wanted = (p if spec.sphere else unit_vectors(*(np.pi * p).T) for p in (seen, wanted))
         return KDTree(seen).query(wanted)[1]
     places, rows = _repeated(seen, spec.periods)
     return rows[KDTree(places).query(wanted)[1]]
@@ -178,12 +179,6 @@ def _flat(points: Array, spec: Spec) -> tuple[Array, tuple[float | None, ...]]:
         return points, spec.periods
     x, y, z = points.T
     return np.stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)], 1), (None, 2 * np.pi)
-
-
-def _unit_vectors(angles: Array) -> Array:
-    latitude, longitude = angles.T
-    flat = np.cos(latitude)
-    return np.stack([flat * np.cos(longitude), flat * np.sin(longitude), np.sin(latitude)], 1)
 
 
 def _repeated(points: Array, periods: tuple[float | None, ...]) -> tuple[Array, Array]:

@@ -18,6 +18,12 @@ LATITUDES = ("latitude", "lat", "nav_lat", "y")
 LONGITUDES = ("longitude", "lon", "nav_lon", "x")
 
 
+def unit_vectors(latitude: np.ndarray, longitude: np.ndarray) -> np.ndarray:
+    """Places (points, 3) on the sphere, from angles in radians: no seam, no poles."""
+    level = np.cos(latitude)
+    return np.stack([level * np.cos(longitude), level * np.sin(longitude), np.sin(latitude)], -1)
+
+
 @dataclass(frozen=True)
 class Grid:
     """Equally spaced points: `rows` steps from pole to pole, from a corner south and east.

@@ -321,10 +321,6 @@ class Dataset:
         in_time = None if self.in_time is None else self.in_time.select(chosen)
         return Dataset(self.data.select(chosen), self.spec, self.layout, in_time)
 
-    def moved(self, origin: tuple[float, ...]) -> Dataset:
-        """These samples with places counted from another origin, as a model counts them."""
-        return self.like(replace(self.layout, origin=origin))
-
     def like(self, layout: Layout, *, wide: Sequence[str] = ()) -> Dataset:
         """These samples in the units of another layout, as a model counts them.
 

@@ -47,7 +47,6 @@ from torch import Tensor
 from ipot.data.dataset import check_finite
 from ipot.errors import DataError, Unsupported, shown
 from ipot.evaluation.interpolation import Scattered, Space, same
-from ipot.seeds import generator
 from ipot.spec import Spec
 
 FEWEST_LOCAL = 8
@@ -210,40 +209,6 @@ def calibrate(
         scaled = [r / torch.maximum(s, floor) for r, s in zip(residuals, scales, strict=True)]
         return Conformal(read_off(scaled, floor), scaled=True)
     return _calibrated(residuals, queries)
-
-
-def measured_coverage(
-    predictions: Tensor | Sequence[Tensor],
-    truths: Tensor | Sequence[Tensor],
-    level: float = 0.9,
-    *,
-    queries: Tensor | None = None,
-    splits: int = 100,
-    share: float = 0.5,
-    simultaneous: bool = False,
-    seed: int = 0,
-) -> float:
-    """How often bounds hold: the mean over random splits of held-out samples.
-
-    In each, a `share` of the samples calibrates and the others are looked at. A field counts by
-    the share of its points between the bounds; with `simultaneous`, by whether all of them are.
-    """
-    residuals = _residuals(predictions, truths)
-    count, calibrating = len(residuals), round(share * len(residuals))
-    if not 0 < calibrating < count:
-        raise DataError(
-            f"a share of {share:g} of {count} samples leaves nothing on one side: use more"
-        )
-    total = 0.0
-    for split in range(splits):
-        order = torch.randperm(count, generator=generator(seed, "conformal", split)).tolist()
-        found = _calibrated([residuals[i] for i in order[:calibrating]], queries)
-        found._check_level(level)
-        half = (found.local or found.everywhere).half_width(level, simultaneous).double()
-        inside = [residuals[i] <= half for i in order[calibrating:]]
-        held = [float(i.all() if simultaneous else i.double().mean()) for i in inside]
-        total += sum(held) / len(held)
-    return total / splits
 
 
 def _calibrated(residuals: list[Tensor], queries: Tensor | None) -> Conformal:

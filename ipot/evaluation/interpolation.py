@@ -16,6 +16,7 @@ import torch
 from scipy.spatial import KDTree
 from torch import Tensor
 
+from ipot.data.latlon import unit_vectors
 from ipot.errors import DataError
 from ipot.spec import Bounds, Spec
 
@@ -58,7 +59,7 @@ class Space:
         flat = (x - lows) / lengths
         first = self._round
         if first:
-            return np.concatenate([_unit_vectors(x[:, :first], self.globe), flat[:, first:]], 1)
+            return np.concatenate([_on_sphere(x[:, :first], self.globe), flat[:, first:]], 1)
         return flat - np.floor(_shares(flat, self.box)) * self.box
 
     @cached_property
@@ -198,13 +199,12 @@ def _globe(spec: Spec) -> str:
     return "geographic" if spec.geographic else "latlon" if spec.latlon else ""
 
 
-def _unit_vectors(x: np.ndarray, globe: str) -> np.ndarray:
+def _on_sphere(x: np.ndarray, globe: str) -> np.ndarray:
     if globe == "geographic":
         longitude, latitude = np.radians(x).T
     else:
         latitude, longitude = np.pi * x.T
-    level = np.cos(latitude)
-    return np.stack([level * np.cos(longitude), level * np.sin(longitude), np.sin(latitude)], 1)
+    return unit_vectors(latitude, longitude)
 
 
 def _shares(steps: np.ndarray, box: np.ndarray) -> np.ndarray:

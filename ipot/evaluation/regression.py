@@ -238,8 +238,6 @@ class Regression:
     choice: Choice
     error: float
     """The relative error of fields that were held out when it was chosen."""
-    mean_error: float
-    """That of the mean field."""
     basis: Tensor
     """(inputs, p)"""
     known: Tensor
@@ -296,7 +294,7 @@ def regress_fields(inputs: Matrix, targets: Matrix, scale: Tensor) -> Regression
     norms = (rows * scale).norm(dim=1)
     norms = torch.where(norms > 0, norms, 1.0)
     some = evenly(len(used), CHOSEN_ON)
-    choice, error, plain = choose(scores[some], turned[some], rest[some], norms[some])
+    choice, error = choose(scores[some], turned[some], rest[some], norms[some])
     known = scores[:, : choice.count]
     weights = turned.new_zeros(0, turned.shape[1])
     if not choice.is_mean:
@@ -306,7 +304,6 @@ def regress_fields(inputs: Matrix, targets: Matrix, scale: Tensor) -> Regression
     return Regression(
         choice,
         error,
-        plain,
         basis[:, : choice.count],
         known,
         weights,
@@ -328,11 +325,8 @@ def regress_table(table: Table) -> Regression:
     )
 
 
-def choose(
-    scores: Tensor, turned: Tensor, rest: Tensor, norms: Tensor
-) -> tuple[Choice, float, float]:
-    """The choice with the least relative error on held-out samples, that error, and the mean
-    field's.
+def choose(scores: Tensor, turned: Tensor, rest: Tensor, norms: Tensor) -> tuple[Choice, float]:
+    """The choice with the least relative error on held-out samples, and that error.
 
     `rest` are the squares of what the compressed targets have left out, `norms` the sizes of the
     targets that errors are divided by.
@@ -346,7 +340,7 @@ def choose(
     best = Choice(), CHANCE * plain
     samples, most = scores.shape
     if samples < 3 or most == 0:
-        return Choice(), plain, plain
+        return Choice(), plain
     counts = sorted({min(c, most) for c in (*COUNTS, most)})
     for count in counts:
         near = distances(scores[:, :count], scores[:, :count])
@@ -358,7 +352,7 @@ def choose(
                 found = error(made)
                 if found < 0.999 * best[1]:  # the simpler one where they are as good
                     best = Choice(count, choice.length, noise), found
-    return best[0], plain if best[0].is_mean else best[1], plain
+    return best[0], plain if best[0].is_mean else best[1]
 
 
 def _rounded(numbers: Tensor) -> Tensor:

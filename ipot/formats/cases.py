@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -58,6 +58,53 @@ def dataset_of(
             f"queries_from has {len(queries_from)} cases and there are {len(cases)}: one for each "
             "is needed, in the same order"
         )
+    found = _collected(cases, queries_from, inputs, targets, parameters, where)
+    found.agreed.say()
+    rows, labels = found.rows, found.labels
+    _drop_flat([*rows["points"], *rows["queries"]], rows)
+    given: dict[str, Any] = {"queries": _mesh(rows["queries"]), "targets": _even(rows["targets"])}
+    if inputs or not parameters or not isinstance(_mesh(rows["points"]), np.ndarray):
+        given["points"] = _mesh(rows["points"])
+        if _same(rows["points"], rows["queries"]):
+            del given["queries"]
+    if inputs:
+        given["values"] = _even(rows["values"])
+    if parameters:
+        given["parameters"] = np.stack(found.numbers)
+    return Dataset.from_arrays(
+        **given,
+        inputs=labels["inputs"] if inputs else None,
+        outputs=labels["outputs"],
+        parameter_names=labels["parameter_names"] if parameters else None,
+        units=_channel_units(found.units, [label for own in labels.values() for label in own])
+        or None,
+        name=name,
+        **facts,
+    )
+
+
+class _Collected(NamedTuple):
+    """What cases have under the names asked for."""
+
+    rows: dict[str, list[np.ndarray]]
+    """Points, values, queries and targets, case by case."""
+    numbers: list[np.ndarray]
+    """Their parameters."""
+    labels: dict[str, tuple[str, ...]]
+    """The channels that the names stand for."""
+    units: dict[str, str]
+    agreed: Agreement
+
+
+def _collected(
+    cases: Sequence[Case],
+    queries_from: Sequence[Case] | None,
+    inputs: Sequence[str],
+    targets: Sequence[str],
+    parameters: Sequence[str],
+    where: Where,
+) -> _Collected:
+    """Read all cases, which must have the same components and fit into memory."""
     rows: dict[str, list[np.ndarray]] = {n: [] for n in ("points", "values", "queries", "targets")}
     numbers: list[np.ndarray] = []
     labels: dict[str, tuple[str, ...]] = {}
@@ -86,26 +133,7 @@ def dataset_of(
             )
         held += sum(column[-1].nbytes for column in rows.values())
         check_memory(f"the data up to {source_of(case, i)}", held)
-    agreed.say()
-    _drop_flat([*rows["points"], *rows["queries"]], rows)
-    given: dict[str, Any] = {"queries": _mesh(rows["queries"]), "targets": _even(rows["targets"])}
-    if inputs or not parameters or not isinstance(_mesh(rows["points"]), np.ndarray):
-        given["points"] = _mesh(rows["points"])
-        if _same(rows["points"], rows["queries"]):
-            del given["queries"]
-    if inputs:
-        given["values"] = _even(rows["values"])
-    if parameters:
-        given["parameters"] = np.stack(numbers)
-    return Dataset.from_arrays(
-        **given,
-        inputs=labels["inputs"] if inputs else None,
-        outputs=labels["outputs"],
-        parameter_names=labels["parameter_names"] if parameters else None,
-        units=_channel_units(units, [label for own in labels.values() for label in own]) or None,
-        name=name,
-        **facts,
-    )
+    return _Collected(rows, numbers, labels, units, agreed)
 
 
 def _agreed(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -29,6 +30,8 @@ AT_ONCE = 50_000
 """Rows that are converted together."""
 
 SEPARATORS = (",", ";", "\t")
+QUOTED = re.compile(r'(?<![^,;\t])"(?:[^"]|"")*(?:"|$)')
+"""Cells in which these separate nothing."""
 
 ABSENT = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "--", "?"))
 
@@ -89,7 +92,8 @@ class _Reader:
         first = next(lines, None)
         if first is None:
             return
-        counts = [first.count(s) for s in SEPARATORS]
+        bare = QUOTED.sub("", first)
+        counts = [bare.count(s) for s in SEPARATORS]
         separator = SEPARATORS[counts.index(max(counts))]
         self.separator = separator
         yield from csv.reader(itertools.chain([first], lines), delimiter=separator, strict=True)
@@ -235,13 +239,20 @@ def write_csv(
             files.atomic(path) as temporary,
             temporary.open("w", encoding="utf-8", errors="surrogatepass", newline="") as file,
         ):
-            writer = csv.writer(
-                file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", lineterminator="\n"
-            )
-            writer.writerow(columns)
-            writer.writerows(zip(*texts, strict=True))
+            form = {"delimiter": "\t" if path.suffix.lower() == ".tsv" else ","}
+            # Whoever reads tells by the first line what separates: names must not mislead.
+            csv.writer(file, **form, **_lines(columns, *SEPARATORS)).writerow(columns)
+            texts_alone = [a for a in columns.values() if a.dtype.kind == "O"]
+            labels = [label for array in texts_alone for label in array]
+            csv.writer(file, **form, **_lines(labels)).writerows(zip(*texts, strict=True))
     except OSError as error:
         raise unwritable(path, error) from error
+
+
+def _lines(texts: Iterable[str], *marks: str) -> dict[str, Any]:
+    """How lines are written: all quoted if some text holds a mark, or what else ends a line."""
+    odd = any(mark in text for text in texts for mark in (*marks, "\r"))
+    return {"lineterminator": "\n", "quoting": csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL}
 
 
 def _texts(array: np.ndarray) -> list[str]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -247,15 +246,6 @@ def beside_simple(model: Operator) -> Operator:
     if not model.spec.simple:
         return model
     return BlendLatent(model) if isinstance(model, LatentOperator) else Blend(model)
-
-
-def blend_of(model: Any) -> Blend | None:
-    """The simple predictor that a model's answers are blended with, if they are."""
-    while isinstance(model, Wrapper):
-        if isinstance(model, Blend):
-            return model
-        model = model.inner
-    return None
 
 
 def within_globe(model: Operator) -> Operator:

@@ -57,6 +57,22 @@ class Wrapper(Operator):
         return latent
 
 
+class LatentWrapper(Wrapper, LatentOperator):
+    """A wrapper whose states are those of the inner model."""
+
+    def encode(self, batch: Batch) -> Latent:
+        """The inner model's state, of the batch as it sees it."""
+        return self.inner.encode(self.seen(batch))
+
+    def step(self, latent: Latent) -> Latent:
+        """That of the inner model."""
+        return self.inner.step(latent)
+
+    def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
+        """That of the inner model."""
+        return self.inner.roll_on(latent, times)
+
+
 class Inward(nn.Module):
     """From physical units to the scales of the data."""
 
@@ -123,20 +139,8 @@ class Normalized(Wrapper):
         return self.denormalize(self.inner(self.seen(batch)))
 
 
-class NormalizedLatent(Normalized, LatentOperator):
+class NormalizedLatent(Normalized, LatentWrapper):
     """`Normalized` for a model whose encoder, steps and decoder can be called one by one."""
-
-    def encode(self, batch: Batch) -> Latent:
-        """The inner model's state for a batch in physical units."""
-        return self.inner.encode(self.seen(batch))
-
-    def step(self, latent: Latent) -> Latent:
-        """That of the inner model."""
-        return self.inner.step(latent)
-
-    def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
-        """That of the inner model."""
-        return self.inner.roll_on(latent, times)
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """The fields in physical units."""
@@ -323,20 +327,8 @@ class OnGlobe(Wrapper):
         return self.inner(self.seen(batch))
 
 
-class OnGlobeLatent(OnGlobe, LatentOperator):
+class OnGlobeLatent(OnGlobe, LatentWrapper):
     """`OnGlobe` for a model whose encoder, steps and decoder can be called one by one."""
-
-    def encode(self, batch: Batch) -> Latent:
-        """The inner model's state."""
-        return self.inner.encode(self.seen(batch))
-
-    def step(self, latent: Latent) -> Latent:
-        """That of the inner model."""
-        return self.inner.step(latent)
-
-    def roll_on(self, latent: Latent, times: tuple[float, ...]) -> list[Latent]:
-        """That of the inner model."""
-        return self.inner.roll_on(latent, times)
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """The fields at places in degrees."""

@@ -26,15 +26,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.data.dataset import Dataset
-from ipot.errors import DataError, Unsupported
+from ipot.errors import Unsupported
+from ipot.models._grid_or_points import GridOrPoints
 from ipot.models._settings import divided, positive
-from ipot.models.base import OneStep
-from ipot.models.transolver import Position
 from ipot.nn.attention import AttentionBlock, MultiHead
-from ipot.nn.points import Lift, with_parameters
 from ipot.nn.slices import CONVOLUTIONS
-from ipot.samples import Batch
 from ipot.spec import Need, Spec
 
 
@@ -116,44 +112,16 @@ class Block(nn.Module):
         return x + self.feed_forward(x, grid)
 
 
-class LRSA(OneStep):
+class LRSA(GridOrPoints):
     """Answers at its input points; on a grid with local mixing, or on any points, by `mixing`."""
 
-    needs = frozenset({Need.SAME_POINTS})
+    on_a_grid = (
+        "LRSA mixes neighbours by convolutions on a grid, and {} has none: "
+        "use --model.mixing points"
+    )
 
     def __init__(self, config: Config, spec: Spec) -> None:
-        axes = _axes(config, spec)
-        if axes:
-            self.needs = LRSA.needs | {Need.GRID}
-        super().__init__(config, spec)
-        values = spec.channels + len(spec.parameters)
-        self.position = Position(config.reference, spec)
-        self.lift = Lift(
-            self.position.width, values, config.width, hidden=2 * config.width, precise=True
-        )
-        self.blocks = nn.ModuleList(Block(config, axes) for _ in range(config.blocks))
-        self.norm = nn.LayerNorm(config.width)
-        self.out = nn.Linear(config.width, len(spec.outputs))
-
-    def advance(self, batch: Batch) -> Float[Tensor, "B M K"]:
-        """The fields at the input points."""
-        values = with_parameters(batch.values, batch.parameters)
-        x = self.lift(self.position(batch.points), values).expand(batch.size, -1, -1)
-        for block in self.blocks:
-            x = block(x, batch.point_mask, batch.grid)
-        return self.out(self.norm(x))
-
-    def forward(self, batch: Batch) -> Float[Tensor, "B 1 M K"]:
-        """The answer with an axis for the time."""
-        if Need.GRID in self.needs and batch.grid is None:
-            raise DataError(_lost("this batch"))
-        return super().forward(batch)
-
-    def examine(self, data: Dataset) -> None:
-        """Refuse data without the grid that the model was built for."""
-        if Need.GRID in self.needs and data[0].grid is None:
-            raise Unsupported(_lost("this view of the data"))
-        super().examine(data)
+        super().__init__(config, spec, _axes(config, spec), Block)
 
 
 def _axes(config: Config, spec: Spec) -> int:
@@ -168,13 +136,6 @@ def _axes(config: Config, spec: Spec) -> int:
     raise Unsupported(
         f"model.mixing grid takes one to three axes, {spec.name} has {axes}: use --model.mixing "
         "points"
-    )
-
-
-def _lost(what: str) -> str:
-    return (
-        f"LRSA mixes neighbours by convolutions on a grid, and {what} has none: "
-        "use --model.mixing points"
     )
 
 

@@ -19,13 +19,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ipot.data.dataset import Dataset
-from ipot.errors import DataError, Unsupported
+from ipot.errors import Unsupported
+from ipot.models._grid_or_points import GridOrPoints
 from ipot.models._settings import divided, positive
-from ipot.models.base import OneStep
 from ipot.nn.attention import FeedForward
 from ipot.nn.mlp import truncate
-from ipot.nn.points import Lift, UnitBox, with_parameters
 from ipot.nn.slices import CONVOLUTIONS, PhysicsAttention
 from ipot.samples import Batch
 from ipot.spec import Need, Spec
@@ -59,26 +57,6 @@ class Config:
             raise Unsupported(f"model.reference must not be negative, got {self.reference}")
 
 
-class Position(nn.Module):
-    """Distances to points spread over the unit box, or the coordinates in it."""
-
-    def __init__(self, reference: int, spec: Spec) -> None:
-        super().__init__()
-        self.box = UnitBox(spec.domain)
-        line = torch.linspace(0, 1, reference)
-        nodes = torch.cartesian_prod(*[line] * spec.dimension).view(-1, spec.dimension)
-        self.register_buffer("nodes", nodes, persistent=False)
-        self.width = len(nodes) if reference else spec.dimension
-
-    def forward(self, points: Float[Tensor, "B N D"]) -> Float[Tensor, "B N F"]:
-        """Features of positions."""
-        points = self.box(points)
-        if not len(self.nodes):
-            return points
-        # A norm and not a root of squares: a point may lie on a node, where the root has no slope.
-        return torch.linalg.vector_norm(points.unsqueeze(-2) - self.nodes, dim=-1)
-
-
 class Block(nn.Module):
     """Physics attention and a feed-forward, each added to what it sees normalised."""
 
@@ -101,49 +79,25 @@ class Block(nn.Module):
         return x + self.feed_forward(x)
 
 
-class Transolver(OneStep):
+class Transolver(GridOrPoints):
     """Answers at its input points; on a grid, or on any points, by `projection`."""
 
-    needs = frozenset({Need.SAME_POINTS})
+    on_a_grid = (
+        "Transolver projects into slices by convolutions on a grid, and {} has none: "
+        "use --model.projection points"
+    )
 
     def __init__(self, config: Config, spec: Spec) -> None:
-        axes = _axes(config, spec)
-        if axes:
-            self.needs = Transolver.needs | {Need.GRID}
-        super().__init__(config, spec)
-        values = spec.channels + len(spec.parameters)
-        self.position = Position(config.reference, spec)
-        self.lift = Lift(
-            self.position.width, values, config.width, hidden=2 * config.width, precise=True
-        )
-        self.blocks = nn.ModuleList(Block(config, axes) for _ in range(config.blocks))
-        self.norm = nn.LayerNorm(config.width)
-        self.out = nn.Linear(config.width, len(spec.outputs))
+        super().__init__(config, spec, _axes(config, spec), Block)
         self._start()
         # What stands for the values where there are none.
-        self.placeholder = None if values else nn.Parameter(torch.rand(config.width) / config.width)
+        bare = not (spec.channels or spec.parameters)
+        self.placeholder = nn.Parameter(torch.rand(config.width) / config.width) if bare else None
 
-    def advance(self, batch: Batch) -> Float[Tensor, "B M K"]:
-        """The fields at the input points."""
-        x = self.lift(self.position(batch.points), with_parameters(batch.values, batch.parameters))
-        if self.placeholder is not None:
-            x = x + self.placeholder
-        x = x.expand(batch.size, -1, -1)
-        for block in self.blocks:
-            x = block(x, batch.point_mask, batch.grid)
-        return self.out(self.norm(x))
-
-    def forward(self, batch: Batch) -> Float[Tensor, "B 1 M K"]:
-        """The answer with an axis for the time."""
-        if Need.GRID in self.needs and batch.grid is None:
-            raise DataError(_lost("this batch"))
-        return super().forward(batch)
-
-    def examine(self, data: Dataset) -> None:
-        """Refuse data without the grid that the model was built for."""
-        if Need.GRID in self.needs and data[0].grid is None:
-            raise Unsupported(_lost("this view of the data"))
-        super().examine(data)
+    def lifted(self, batch: Batch) -> Float[Tensor, "B N d"]:
+        """What the first block sees."""
+        x = super().lifted(batch)
+        return x if self.placeholder is None else x + self.placeholder
 
     def _start(self) -> None:
         """Small weights, and slices that are far from each other."""
@@ -166,13 +120,6 @@ def _axes(config: Config, spec: Spec) -> int:
             "use --model.projection points"
         )
     return axes
-
-
-def _lost(what: str) -> str:
-    return (
-        f"Transolver projects into slices by convolutions on a grid, and {what} has none: "
-        "use --model.projection points"
-    )
 
 
 MODEL = Transolver

@@ -332,15 +332,11 @@ def linear_weights(
     reach = 1.001 * far.amax(-1, keepdim=True) + 1e-6
     share = ((reach - far) / (reach * far.clamp(min=1e-6))).square() * real
     share = share / share.sum(-1, keepdim=True).clamp(min=1e-30)
-    mean = (share.unsqueeze(-1) * displacement).sum(2)
-    apart = displacement - mean.unsqueeze(2)
-    spread = torch.einsum("gpk,gpkd,gpke->gpde", share, apart, apart)
     # Of their distance and not of their spread alone, so that neighbours which count little, or lie
     # almost in one place, get no say by a steep slope.
     # At least something, and by no sum: exporters take a summand of 1e-12 for none.
     ridge = (RIDGE * (share * far.square()).sum(-1)).clamp(min=1e-12)
-    slope = solved(spread, ridge, mean)
-    return share * (1 - (apart @ slope.unsqueeze(-1)).squeeze(-1))
+    return _corrected(share, displacement, ridge)
 
 
 def curved_weights(
@@ -355,10 +351,17 @@ def curved_weights(
     straight = (displacement / reach.unsqueeze(-1)).unbind(-1)
     bent = [a * b for i, a in enumerate(straight) for b in straight[i:]]
     terms = torch.stack([*straight, *bent], -1)
+    ridge = (BENT * (share * near.square()).sum(-1)).clamp(min=1e-9)
+    return _corrected(share, terms, ridge)
+
+
+def _corrected(
+    share: Float[Tensor, "G P k"], terms: Float[Tensor, "G P k T"], ridge: Float[Tensor, "G P"]
+) -> Float[Tensor, "G P k"]:
+    """Weights with which every one of some terms adds up to zero, up to the ridge."""
     mean = (share.unsqueeze(-1) * terms).sum(2)
     apart = terms - mean.unsqueeze(2)
     spread = torch.einsum("gpk,gpkd,gpke->gpde", share, apart, apart)
-    ridge = (BENT * (share * near.square()).sum(-1)).clamp(min=1e-9)
     slope = solved(spread, ridge, mean)
     return share * (1 - (apart @ slope.unsqueeze(-1)).squeeze(-1))
 

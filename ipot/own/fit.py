@@ -26,12 +26,12 @@ from ipot.evaluation.baselines import score_baselines
 from ipot.evaluation.evaluate import Scores, evaluate
 from ipot.evaluation.sample_tables import Table, tables
 from ipot.evaluation.simple_forecasts import score_forecasts
-from ipot.formats.open_data import PLACES, SERIES, open_data
+from ipot.formats.open_data import PLACES, SERIES, OpenedData, open_data
 from ipot.formats.series.cycle import learn_cycle
 from ipot.models.base import Operator
 from ipot.own.blending import blended
 from ipot.own.folder import refuse_another, working_folder
-from ipot.own.sizing import MODEL, named_model, plan, refuse_misspelt, refuse_settings
+from ipot.own.sizing import MODEL, Plan, named_model, plan, refuse_misspelt, refuse_settings
 from ipot.recipes import running
 from ipot.recipes.experiment import Data, Experiment, build, load_data, read_settings
 from ipot.recipes.own_data import OWN_DATA, OwnData, Splits, as_experiment, split
@@ -146,16 +146,8 @@ def fit(
             told |= {"name": chosen_name}
             chosen = plan(splits.train, device=torch_device, preset=preset, seed=seed, **told)
             lines = chosen.lines
-            settings = Experiment(
-                problem=own,
-                model=chosen.model,
-                training=chosen.training,
-                data=Data(**splits.counts(), seed=seed),
-                problem_name=OWN_DATA,
-                model_name=chosen.name,
-                preset=preset,
-                normalize=chosen.normalize,
-            )
+            data_settings = Data(**splits.counts(), seed=seed)
+            settings = _experiment(own, chosen, data_settings, preset)
         constants = splits.train.constants()
         lines = (*source.data.describe(), *constant_lines(constants), *lines)
         for line in (*source.notes, *lines):
@@ -163,16 +155,9 @@ def fit(
         kept = None if out is None and resume is None else folder
         how: dict[str, Any] = {"device": device, "quiet": quiet, "trusted": trusted}
         try:
-            baselines, spec = {}, source.data.spec
-            known = tables(splits.train.data, spec) if splits.validation is not splits.train else []
-            if splits.held_out is not None:
-                channels = scored_channels(spec, constants)
-                baselines = score_baselines(known, splits.held_out.data, spec, channels)
-                cycle = learn_cycle(source.data, splits.train)
-                held = splits.held_out
-                baselines |= score_forecasts(held, held.data, held.layout, cycle, channels)
-                if source.series is not None and cycle is not None and cycle.is_small:
-                    source = replace(source, series=replace(source.series, cycle=cycle))
+            separate = splits.validation is not splits.train
+            known = tables(splits.train.data, source.data.spec) if separate else []
+            baselines, source = _simple_scores(source, splits, known, constants)
             with _threads(settings, torch_device):
                 if goes_on:
                     running.resume(run.path, data=own, **how)
@@ -203,6 +188,40 @@ def fit(
             fitted.save(folder, overwrite=True)
             say(f"saved: {folder}")
     return fitted
+
+
+def _experiment(own: OwnData, chosen: Plan, data: Data, preset: str) -> Experiment:
+    """The experiment of a fit, with the sizes that were chosen for it."""
+    return Experiment(
+        problem=own,
+        model=chosen.model,
+        training=chosen.training,
+        data=data,
+        problem_name=OWN_DATA,
+        model_name=chosen.name,
+        preset=preset,
+        normalize=chosen.normalize,
+    )
+
+
+def _simple_scores(
+    source: OpenedData,
+    splits: Splits,
+    known: Sequence[Table],
+    constants: dict[str, float],
+) -> tuple[dict[str, Scores], OpenedData]:
+    """The scores of simple predictors and forecasts on held-out samples, if there are any; and the
+    source with the seasonal cycle that was learned for them, which a model of a series keeps."""
+    held, spec = splits.held_out, source.data.spec
+    if held is None:
+        return {}, source
+    channels = scored_channels(spec, constants)
+    scores = score_baselines(known, held.data, spec, channels)
+    cycle = learn_cycle(source.data, splits.train)
+    scores |= score_forecasts(held, held.data, held.layout, cycle, channels)
+    if source.series is not None and cycle is not None and cycle.is_small:
+        source = replace(source, series=replace(source.series, cycle=cycle))
+    return scores, source
 
 
 def _arguments() -> set[str]:

@@ -2,7 +2,7 @@
 
 What is affordable decides: a step must be quick enough for some thousands of them in the time
 there is. So a model on a CPU is small and looks at a part of the points at a time, and features
-are as fine as the points can tell. `docs/design.md` has the measurements behind the numbers.
+are as fine as the points can tell. `docs/log.md` has the measurements behind the numbers.
 """
 
 from __future__ import annotations

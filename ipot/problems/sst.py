@@ -28,6 +28,7 @@ from torch import Tensor
 from ipot.data import sst
 from ipot.data.climatology import Climatology, phase
 from ipot.data.dataset import Dataset, Stacked
+from ipot.data.latlon import unit_vectors
 from ipot.data.store import Fields
 from ipot.errors import DataError, Unsupported
 from ipot.problems.base import Problem, same_points
@@ -116,7 +117,8 @@ class Sst(Problem):
             values = fields["temperature"][:, : self.history]
         targets = self._told(anomaly[:, self.history :], first, climate)
         season = phase(record.day[first - 1])
-        places = _unit_vectors(record).unsqueeze(0)
+        angles = (np.radians(a.astype(np.float64)) for a in (record.latitude, record.longitude))
+        places = _float(unit_vectors(*angles)).unsqueeze(0)
         area = np.cos(np.radians(record.latitude.astype(np.float64)))
         return Stacked(
             Batch(
@@ -205,14 +207,6 @@ def _learnt(record: sst.Record) -> tuple[sst.Record, Climatology]:
 @lru_cache(maxsize=1)
 def _packaged() -> tuple[sst.Record, Climatology]:
     return _learnt(sst.packaged())
-
-
-def _unit_vectors(record: sst.Record) -> Tensor:
-    """Places (points, 3) on the sphere: no seam, no poles."""
-    north = np.radians(record.latitude.astype(np.float64))
-    east = np.radians(record.longitude.astype(np.float64))
-    ring = np.cos(north)
-    return _float(np.stack([ring * np.cos(east), ring * np.sin(east), np.sin(north)], -1))
 
 
 def _float(array: np.ndarray) -> Tensor:

@@ -58,16 +58,6 @@ def solve(
     return u.to(coefficient.dtype)
 
 
-def wall_flux(
-    coefficient: Float[Tensor, "B N N"], solution: Float[Tensor, "B N N"]
-) -> Float[Tensor, " B"]:
-    """The flow out through the four walls; for the discrete solution, the integral of f."""
-    outflow = 2 * coefficient * solution  # a u / (h / 2) over a face of length h
-    rows = outflow[..., 0, :] + outflow[..., -1, :]
-    columns = outflow[..., :, 0] + outflow[..., :, -1]
-    return (rows + columns).sum(-1)
-
-
 def _require_positive(a: Tensor) -> None:
     valid = (a > 0) & a.isfinite()
     bad = (~valid.flatten(1).all(1)).nonzero().flatten().tolist()

@@ -137,10 +137,6 @@ class Transform:
         u, v = self._from_grid(torch.stack((east, north)) / self._cosine)
         return self._along(v) - self._across(u), self._along(u) + self._across(v)
 
-    def divergence(self, east: Field, north: Field) -> Coefficients:
-        """The divergence of a flow on the grid."""
-        return self.rotation(east, north)[1]
-
     def _flow(self, stream: Tensor, potential: Tensor) -> tuple[Tensor, Tensor]:
         """k x grad ψ + grad χ; times cos φ it is a sum of harmonics up to lmax + 1."""
         if self._has_pole:

@@ -101,9 +101,11 @@ RISEN, FALLING = 1.05, 0.97
 def course(rows: Sequence[Mapping[str, Any]]) -> str:
     """How a training went, from its journal.
 
-    overfitting     the error on the training samples went on falling when that on the validation
-    samples no longer did undertrained    the validation error was still falling at the end, and its
-    own was not far below level           neither
+    overfitting     the error on training samples went on falling when that on validation
+                    samples no longer did
+    undertrained    the validation error was still falling at the end, and the training error
+                    was not far below it
+    level           neither
     """
     seen = [(r["loss"], r["validation"]) for r in rows if r.get("validation") and r.get("loss")]
     if len(seen) < 4:

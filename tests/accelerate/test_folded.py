@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ipot.accelerate.fixed_mesh import ALIGNED, Known, fold, product_dtype, project_folded
+from ipot.accelerate.fixed_mesh import ALIGNED, Known, operand_of, product_dtype, project_folded
 
 CPU = torch.device("cpu")
 
@@ -23,7 +23,7 @@ def test_the_folded_projection_and_its_gradients_are_those_of_the_layers(width, 
     norm, linear = layers(width, bias=bias)
     norm.eps = 0.1
     features = 2 + 3 * torch.randn(1, 11, width, dtype=torch.float64)
-    operand, towards = fold(features, norm.eps), torch.randn(1, 11, 5, dtype=torch.float64)
+    operand, towards = operand_of(features, norm.eps), torch.randn(1, 11, 5, dtype=torch.float64)
     assert operand.shape[-1] % ALIGNED == 0
     parameters, results = [*norm.parameters(), *linear.parameters()], []
     for out in (project_folded(operand, norm, linear), linear(norm(features))):
@@ -36,7 +36,7 @@ def test_nothing_but_products_goes_over_the_rows():
     """Backward one product for the weight, and no sum over the rows for the offset."""
     norm, linear = layers(bias=True)
     rows = 1000
-    operand = fold(torch.randn(1, rows, 13, dtype=torch.float64), norm.eps)
+    operand = operand_of(torch.randn(1, rows, 13, dtype=torch.float64), norm.eps)
     out = project_folded(operand, norm, linear)
     with torch.profiler.profile(record_shapes=True) as profile:
         out.backward(torch.ones_like(out))
@@ -55,7 +55,7 @@ def test_under_autocast_it_is_as_exact_as_the_layers():
     exact = linear(norm(features))
     with torch.autocast("cpu", torch.bfloat16):
         plain = linear(norm(features))
-        folded = project_folded(fold(features, norm.eps).bfloat16(), norm, linear)
+        folded = project_folded(operand_of(features, norm.eps).bfloat16(), norm, linear)
     assert folded.dtype == torch.bfloat16
     plain, folded = ((out - exact).norm() / exact.norm() for out in (plain, folded))
     assert folded < 1.2 * plain < 0.01

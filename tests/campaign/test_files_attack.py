@@ -26,9 +26,9 @@ from ipot.formats.detect import VTK_OTHERS
 pytestmark = pytest.mark.plain  # the shape checker has nothing to check in the campaign
 
 
-def only(kind, *names):
-    """An attack with some of its seeds, which are quicker to prepare."""
-    attack = kind()
+def only(group, *names):
+    """The attack of a group with some of its seeds, which are quicker to prepare."""
+    attack = files.FilesAttack(group)
     attack.seeds = {name: attack.seeds[name] for name in names}
     return attack
 
@@ -68,8 +68,8 @@ def first(attempt, attack, door, change, error, most=200):
 def test_every_format_survives_unchanged_and_most_changes_apply(tmp_path):
     secrets = tmp_path / "secrets"
     make_secrets(secrets)
-    groups = (files.ArrayFiles, files.Tables, files.Meshes, files.VtkFiles, files.Published)
-    for attack in (group() for group in groups):
+    groups = ("arrays", "tables", "meshes", "vtk", "published")
+    for attack in map(files.FilesAttack, groups):
         for seed in attack.seeds.values():
             folder = tmp_path / attack.group / seed.name
             folder.mkdir(parents=True)
@@ -83,7 +83,7 @@ def test_every_format_survives_unchanged_and_most_changes_apply(tmp_path):
 
 
 def test_a_case_says_all_that_is_tried():
-    attack = files.ArrayFiles()
+    attack = files.FilesAttack("arrays")
     one, two = (attack.draw(Random("5/files/7")) for _ in range(2))
     assert one == two == json.loads(json.dumps(one))
     assert one["seed_file"] in attack.seeds
@@ -100,7 +100,7 @@ def test_formats_without_their_library_are_left_out(tmp_path, monkeypatch):
     absent = replace(whole, name="absent", needs=("notthere_at_all.part",))
     broken = replace(whole, name="broken", needs=("halfthere.part",))
     monkeypatch.setattr(files, "ALL_SEEDS", (whole, absent, broken))
-    attack = files.ArrayFiles()
+    attack = files.FilesAttack("arrays")
     assert attack.possible() is None
     assert attack.left_out() == {
         "absent": "notthere_at_all.part: not installed",
@@ -110,7 +110,9 @@ def test_formats_without_their_library_are_left_out(tmp_path, monkeypatch):
     (tmp_path / "shared").mkdir()
     attack.prepare(tmp_path / "shared")
     monkeypatch.setattr(files, "ALL_SEEDS", (absent, broken))
-    assert files.ArrayFiles().possible() == "no library is installed that reads these formats"
+    assert (
+        files.FilesAttack("arrays").possible() == "no library is installed that reads these formats"
+    )
 
 
 def test_all_kinds_that_go_through_vtk_are_attacked(tmp_path):
@@ -118,7 +120,7 @@ def test_all_kinds_that_go_through_vtk_are_attacked(tmp_path):
     pytest.importorskip("pyvista")
     made = {
         seed.name: seed.make(_empty(tmp_path / seed.name))
-        for seed in files.VtkFiles().seeds.values()
+        for seed in files.FilesAttack("vtk").seeds.values()
     }
     found = {p.suffix for place in made.values() for p in (place, *place.glob("*"))}
     alike = {".encas": ".case", ".e": ".exo"}  # other names of the same kinds
@@ -140,11 +142,11 @@ def test_shares_are_those_of_the_plan():
 
 def test_the_package_as_it_is_survives_what_changes_nothing():
     case = {"seed_file": "npz", "door": "dataset", "changes": [["zip packed otherwise", 1]]}
-    assert runner.replay(only(files.ArrayFiles, "npz"), case).verdict is Verdict.SURVIVED
+    assert runner.replay(only("arrays", "npz"), case).verdict is Verdict.SURVIVED
 
 
 def test_another_answer_to_the_same_content_is_lost(tried, monkeypatch):
-    attack = only(files.ArrayFiles, "npz")
+    attack = only("arrays", "npz")
     tried(attack, "read", [["same", 0]])
     from ipot.formats import numpy_files as arrays
 
@@ -159,13 +161,13 @@ def test_another_answer_to_the_same_content_is_lost(tried, monkeypatch):
 def test_an_array_that_fails_its_checksum_is_lost(tried, monkeypatch):
     import zipfile
 
-    attack = only(files.ArrayFiles, "npz")
+    attack = only("arrays", "npz")
     monkeypatch.setattr(zipfile.ZipExtFile, "_update_crc", lambda *given: None)
     assert "checksum" in first(tried, attack, "read", "flip bits", Lost)
 
 
 def test_code_that_a_file_names_is_found(tried, monkeypatch):
-    attack = only(files.ArrayFiles, "npy")
+    attack = only("arrays", "npy")
     tried(attack, "npy", [])
     honest = np.load
     monkeypatch.setattr(np, "load", lambda path, **options: honest(path, allow_pickle=True))
@@ -175,7 +177,7 @@ def test_code_that_a_file_names_is_found(tried, monkeypatch):
 def test_code_that_a_saved_model_names_is_found(tried, monkeypatch, tmp_path):
     from ipot import trust
 
-    attack = only(files.Runs, "saved")
+    attack = only("runs", "saved")
     tried(attack, "read saved", [])
     monkeypatch.setattr(trust, "named_in_file", lambda kind, name, file, **_: name)
     tree, around = attack._tree(tmp_path, "saved"), Around(tmp_path, "..")
@@ -189,7 +191,7 @@ def test_code_that_a_saved_model_names_is_found(tried, monkeypatch, tmp_path):
 
 def test_numbers_of_other_files_are_found(tried, monkeypatch):
     """Whatever guards the reader has, a link that is followed shows the secret."""
-    attack = only(files.Hdf5Files, "hdf5 plain")
+    attack = only("hdf5", "hdf5 plain")
     tried(attack, "read", [])
 
     def followed(path, seed):
@@ -204,7 +206,7 @@ def test_numbers_of_other_files_are_found(tried, monkeypatch):
 
 
 def test_what_is_written_elsewhere_is_found(tried, monkeypatch):
-    attack = only(files.ArrayFiles, "npz")
+    attack = only("arrays", "npz")
 
     def littering(path, seed):
         (path.parents[1] / "litter").write_text("x")
@@ -217,7 +219,7 @@ def test_what_is_written_elsewhere_is_found(tried, monkeypatch):
 
 
 def test_an_error_that_is_not_told_is_foreign(monkeypatch):
-    attack = only(files.Tables, "csv")
+    attack = only("tables", "csv")
 
     def fragile(path, seed):
         text = Path(path).read_text().splitlines()
@@ -229,7 +231,7 @@ def test_an_error_that_is_not_told_is_foreign(monkeypatch):
 
 
 def test_a_refusal_is_no_finding(tried):
-    attack = only(files.Meshes, "vtu ascii")
+    attack = only("meshes", "vtu ascii")
     assert "vtu" in first(tried, attack, "read", "truncate", DataError)
 
 
@@ -243,7 +245,7 @@ def test_files_are_tried_by_the_forked_server(monkeypatch):
         return honest(path) if b"\x89HDF" in Path(path).read_bytes()[:4] else os.abort()
 
     monkeypatch.setattr(hdf5, "look", fragile)
-    attack = only(files.Hdf5Files, "hdf5 plain")
+    attack = only("hdf5", "hdf5 plain")
     monkeypatch.setitem(files.ALL_DOORS, "read", _crashing)
     outcome = runner.replay(attack, {"seed_file": "hdf5 plain", "door": "read", "changes": []})
     assert outcome.verdict is Verdict.REFUSED
@@ -261,14 +263,14 @@ def _crashing(path, seed):
 
 @pytest.mark.parametrize("door", ["count", "fetch"])
 def test_a_store_is_made_whole_again(tried, door):
-    attack = only(files.Runs, "store")
+    attack = only("runs", "store")
     tried(attack, door, [["truncate", 3]])
 
 
 def test_damaged_samples_of_a_store_are_lost(tried, monkeypatch):
     from ipot.data import store
 
-    attack = only(files.Runs, "store")
+    attack = only("runs", "store")
     tried(attack, "fetch", [])
     honest = store._read
 
@@ -299,7 +301,7 @@ def test_no_change_reads_or_writes_what_lies_elsewhere(tmp_path):
 
 
 def test_a_refused_bomb_may_take_what_its_numbers_need():
-    attack = only(files.ArrayFiles, "npz")
+    attack = only("arrays", "npz")
     case = {"seed_file": "npz", "door": "dataset", "changes": [["truncate", 1]]}
     assert attack.needs(case) == 0
     case["changes"].append(["zip bomb", 1])

@@ -364,14 +364,13 @@ def test_numbers_of_numpy_in_a_list_are_an_array():
 def test_moved_to_another_origin_places_stay_where_they_are():
     data = Dataset.from_arrays(points=5e6 + 10 * X, values=A, targets=U)
     origin = tuple(v + 2.0 for v in data.layout.origin)
-    moved = data.moved(origin)
+    moved = data.like(replace(data.layout, origin=origin))
     np.testing.assert_allclose(
         moved[0].points.double().numpy() + origin, 5e6 + 10 * X, atol=1e-5, rtol=0
     )
     assert moved.layout.origin == origin
     assert moved[0].queries is moved[0].points or moved[0].queries.equal(moved[0].points)
-    assert data.moved(data.layout.origin) is data
+    assert data.like(data.layout) is data
     near = Dataset.from_arrays(points=X, values=A, targets=U)
-    torch.testing.assert_close(
-        near.moved((1.0, 2.0))[0].points, near[0].points - torch.tensor((1.0, 2.0))
-    )
+    moved = near.like(replace(near.layout, origin=(1.0, 2.0)))
+    torch.testing.assert_close(moved[0].points, near[0].points - torch.tensor((1.0, 2.0)))

@@ -52,6 +52,17 @@ def test_a_plain_table_is_exact_in_the_type_a_column_had_or_is_refused(case, tmp
         assert same(found.fields[name].astype(array.dtype), array), name
 
 
+@pytest.mark.parametrize("name", [";", ",;;;", 'a "b";c', "a\tb;;", "a\rb"])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_name_may_hold_what_separates_columns(name, suffix, tmp_path):
+    case = square(mesh=None, cell_fields={}, parameters={}, fields={name: np.arange(4.0)})
+    write_case(tmp_path / f"case{suffix}", case)
+    (found,) = read_cases(tmp_path / f"case{suffix}")
+    assert list(found.fields) == [name]
+    write_cases(tmp_path / f"cases{suffix}", [case, case], names=[name, "other"])
+    assert read_cases(tmp_path / f"cases{suffix}").names == (name, "other")
+
+
 def test_parquet_keeps_what_is_not_finite_of_our_own(tmp_path):
     pytest.importorskip("pyarrow")
     case = square(mesh=None, cell_fields={}, fields={"a": np.array([np.nan, np.inf, 1, 2])})

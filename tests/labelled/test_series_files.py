@@ -10,7 +10,7 @@ from ipot.data import sst
 from ipot.errors import DataError
 from ipot.formats.inspection import inspect_series
 from ipot.formats.series.description import split_series
-from ipot.formats.series.frames import Field, free_memory
+from ipot.formats.series.frames import Field, memory_left
 from ipot.formats.series.samples import from_xarray
 from ipot.formats.xarray_files import open_series
 from ipot.problems.sst import Sst
@@ -127,7 +127,7 @@ class TestMemory:
         np.testing.assert_array_equal(dataset[7].truth[1, :, 0], grid(12).t2m.values[11].ravel())
 
     def test_some_memory_is_free(self):
-        assert free_memory() > 1 << 20
+        assert memory_left() > 1 << 20
 
 
 class TestInspect:

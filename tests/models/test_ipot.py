@@ -13,7 +13,7 @@ from ipot.models.base import parameter_count
 from ipot.models.ipot import IPOT, Config
 from ipot.recipes import paper
 from ipot.samples import collate
-from ipot.spec import Spec
+from tests.models.toy import spec
 
 COUNTS = {
     "burgers": 439_444,
@@ -29,17 +29,6 @@ COUNTS = {
 SMALL = Config(
     latents=5, width=8, blocks=3, heads=2, cross_heads=2, bins=(3,), max_frequency=(6.0,)
 )
-
-
-def spec(c=1, k=1, p=0, d=2, **facts) -> Spec:
-    return Spec(
-        name="toy",
-        inputs=tuple(f"a{i}" for i in range(c)),
-        outputs=tuple(f"u{i}" for i in range(k)),
-        parameters=tuple(f"p{i}" for i in range(p)),
-        domain=((0.0, 1.0),) * d,
-        **facts,
-    )
 
 
 def build(config=SMALL, facts=None, seed=0) -> IPOT:

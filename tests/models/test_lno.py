@@ -1,6 +1,7 @@
 """LNO: its arithmetic by numpy, its size, its cost, what it refuses."""
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,21 +12,13 @@ from ipot.models.base import parameter_count
 from ipot.models.lno import LNO, Config, over_points
 from ipot.samples import Batch, collate
 from ipot.spec import Spec
+from tests.models import toy
 
 from .by_hand import ByHand, Largest, disturb, gelu, softmax
 
 SMALL = Config(width=8, modes=4, blocks=2, heads=2, layers=2)
 
-
-def spec(c=1, k=1, p=0, d=2, **facts) -> Spec:
-    return Spec(
-        name="toy",
-        inputs=tuple(f"a{i}" for i in range(c)),
-        outputs=tuple(f"u{i}" for i in range(k)),
-        parameters=tuple(f"p{i}" for i in range(p)),
-        domain=((0.0, 2.0),) * d,
-        **facts,
-    )
+spec = partial(toy.spec, side=(0.0, 2.0))
 
 
 def build(facts: Spec, **changes) -> LNO:

@@ -1,6 +1,7 @@
 """Perceiver IO: its arithmetic by numpy, its size, its cost, what it refuses."""
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from ipot.models.base import parameter_count
 from ipot.models.perceiver_io import Config, PerceiverIO
 from ipot.samples import Batch, collate
 from ipot.spec import Spec
+from tests.models import toy
 
 from .by_hand import ByHand, Largest, disturb
 
@@ -20,16 +22,7 @@ SMALL = Config(
     latents=5, width=8, blocks=2, heads=4, cross_heads=2, bins=(4, 3), max_frequency=(8.0, 6.0)
 )
 
-
-def spec(c=1, k=1, p=0, **facts) -> Spec:
-    return Spec(
-        name="toy",
-        inputs=tuple(f"a{i}" for i in range(c)),
-        outputs=tuple(f"u{i}" for i in range(k)),
-        parameters=tuple(f"p{i}" for i in range(p)),
-        domain=((-1.0, 1.0),) * 2,
-        **facts,
-    )
+spec = partial(toy.spec, side=(-1.0, 1.0))
 
 
 def build(facts: Spec, **changes) -> PerceiverIO:

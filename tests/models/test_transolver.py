@@ -1,6 +1,7 @@
 """Transolver: its arithmetic by numpy, its two projections, its start, what it refuses."""
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,27 +9,20 @@ import torch
 
 from ipot.data.dataset import from_samples
 from ipot.errors import DataError, Unsupported
+from ipot.models._grid_or_points import Position
 from ipot.models.base import parameter_count
-from ipot.models.transolver import Config, Position, Transolver
+from ipot.models.transolver import Config, Transolver
 from ipot.nn.slices import PhysicsAttention
 from ipot.samples import Batch, Sample
 from ipot.spec import Need, Spec
+from tests.models import toy
 
 from .by_hand import ByHand, disturb, gelu, physics_attention, pointwise
 
 ON_A_GRID = frozenset({Need.GRID, Need.SAME_POINTS})
 SMALL = Config(width=8, blocks=2, heads=2, slices=3, reference=3)
 
-
-def spec(c=1, k=1, p=0, d=2, provides=frozenset({Need.SAME_POINTS})) -> Spec:
-    return Spec(
-        name="toy",
-        inputs=tuple(f"a{i}" for i in range(c)),
-        outputs=tuple(f"u{i}" for i in range(k)),
-        parameters=tuple(f"p{i}" for i in range(p)),
-        domain=((0.0, 2.0),) * d,
-        provides=provides,
-    )
+spec = partial(toy.spec, side=(0.0, 2.0), provides=frozenset({Need.SAME_POINTS}))
 
 
 def build(facts: Spec, **changes) -> Transolver:

@@ -7,7 +7,7 @@ import torch
 import ipot
 from ipot.errors import RunError
 from ipot.evaluation.regression import Matrix, regress_fields
-from ipot.models._blend import blend_of
+from ipot.models._blend import Blend
 from ipot.nn.neighbours import curved_weights
 from ipot.own.blending import best_shares
 from ipot.report.tables import percent
@@ -16,6 +16,11 @@ from ipot.surrogate.summary import who_answers
 from own import tiny
 
 WAVES = np.stack([np.sin((k + 1) * np.pi * tiny.X[:, 0] + k * tiny.X[:, 1]) for k in range(4)])
+
+
+def blend_of(model):
+    """The simple predictor that a model's answers are blended with, if they are."""
+    return next((part for part in model.modules() if isinstance(part, Blend)), None)
 
 
 def linear(count=40, steps=1, seed=0):

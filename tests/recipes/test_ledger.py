@@ -125,7 +125,7 @@ def test_seeds_are_one_row_with_their_spread(kept):
     other["training"]["gradient_loss"], other["tests"] = 0.5, {name: 0.15}
     page = TOOL["tables"]([*records, other])
     (row,) = [line for line in page.splitlines() if "0.2 ± 0.1" in line]
-    assert row.startswith("| `ipot` | ")
+    assert row.startswith("| 0 | `ipot` | ")
     assert "| 2 | 2 |" in row
     (better,) = [line for line in page.splitlines() if "gradient loss 0.5" in line]
     assert page.index(better) < page.index(row)

@@ -17,6 +17,14 @@ def coefficients(count, points, high=12.0, low=3.0, modes=None):
     return torch.where(field >= 0, high, low).double()
 
 
+def wall_flux(coefficient, solution):
+    """The flow out through the four walls; for the discrete solution, the integral of f."""
+    outflow = 2 * coefficient * solution  # a u / (h / 2) over a face of length h
+    rows = outflow[..., 0, :] + outflow[..., -1, :]
+    columns = outflow[..., :, 0] + outflow[..., :, -1]
+    return (rows + columns).sum(-1)
+
+
 def direct(a, forcing, mean):
     """The same scheme, assembled face by face as a sparse matrix and factorised."""
     n = len(a)
@@ -84,7 +92,7 @@ def test_what_flows_in_flows_out(face):
     a = coefficients(3, 48)
     forcing = torch.rand(3, 48, 48, generator=random_fields.generator(0), dtype=torch.float64)
     u = darcy.solve(a, forcing=forcing, face=face)
-    torch.testing.assert_close(darcy.wall_flux(a, u), forcing.mean((1, 2)), rtol=1e-8, atol=0)
+    torch.testing.assert_close(wall_flux(a, u), forcing.mean((1, 2)), rtol=1e-8, atol=0)
 
 
 def test_scales_with_forcing_and_coefficient():

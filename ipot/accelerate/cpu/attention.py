@@ -50,19 +50,6 @@ def attend_rounded(
     return (out, lse) if done else _forward(query, pairs, value, mask, heads)
 
 
-def gradients(
-    gradient: Tensor,
-    query: Tensor,
-    pairs: Tensor,
-    mask: Tensor | None,
-    out: Tensor,
-    lse: Tensor,
-    heads: int,
-) -> tuple[Tensor, Tensor]:
-    """The gradients of queries and of some of the pairs, where `out` and `lse` are those of all."""
-    return _backward(gradient, query, pairs, None, mask, out, lse, heads)[:2]
-
-
 def _forward(
     query: Tensor, pairs: Tensor, value: Tensor | None, mask: Tensor | None, heads: int
 ) -> tuple[Tensor, Tensor]:
@@ -132,4 +119,4 @@ def _formula(
     return join_heads(attention(query, key, value, mask))
 
 
-attend = attention_operator("attend_native", _forward, _backward, _formula)
+attend, gradients = attention_operator("attend_native", _forward, _backward, _formula)

@@ -20,6 +20,7 @@ from ipot.accelerate.attention import attend
 from ipot.accelerate.cpu import halves
 from ipot.accelerate.cpu.build import call
 from ipot.accelerate.cpu.interface import Layer, address, pointer, readable, rounds, served, threads
+from ipot.accelerate.fixed_mesh import with_norm
 from ipot.accelerate.twins import Target, plain_after_attention, plain_before_self_attention
 
 UNIT = 16
@@ -76,14 +77,6 @@ def finish_rows(
         *(*layers, ctypes.c_float(epsilon), address(out), many),
     )
     return out
-
-
-class Behind(NamedTuple):
-    """The layers behind a block's attention."""
-
-    project: Weights
-    opened: Weights
-    closed: Weights
 
 
 def finishes(block: Any) -> bool:
@@ -147,9 +140,9 @@ def project_rounded(x: Tensor, norm: nn.LayerNorm, linear: nn.Linear) -> Tensor:
     return halves.norm_project(x, (_layer(linear, norm),), norm.eps)
 
 
-def _layer(linear: nn.Linear, norm: nn.LayerNorm | None = None) -> halves.Layer:
+def _layer(linear: nn.Linear, norm: nn.LayerNorm | None = None) -> halves.RoundedLayer:
     own = (None, None) if norm is None else (norm.weight, norm.bias)
-    return halves.Layer(linear.weight, linear.bias, *own)
+    return halves.RoundedLayer(linear.weight, linear.bias, *own)
 
 
 def _float32(*layers: nn.Module) -> bool:
@@ -163,18 +156,20 @@ def _weights(*layers: nn.Module) -> list[Tensor]:
 def _before(norm: nn.LayerNorm, query: nn.Linear, pairs: nn.Linear) -> Weights:
     weight = torch.cat([query.weight, pairs.weight])
     bias = None if query.bias is None else torch.cat([query.bias, pairs.bias])
-    return _folded(norm, weight, bias)
+    return _normed(norm, weight, bias)
 
 
-def _behind(project: nn.Linear, norm: nn.LayerNorm, into: nn.Linear, out: nn.Linear) -> Behind:
-    return Behind(_turned(project), _folded(norm, into.weight, into.bias), _turned(out))
+def _behind(
+    project: nn.Linear, norm: nn.LayerNorm, into: nn.Linear, out: nn.Linear
+) -> tuple[Weights, Weights, Weights]:
+    """The layers behind a block's attention."""
+    return _turned(project), _normed(norm, into.weight, into.bias), _turned(out)
 
 
-def _folded(norm: nn.LayerNorm, weight: Tensor, bias: Tensor | None) -> Weights:
+def _normed(norm: nn.LayerNorm, weight: Tensor, bias: Tensor | None) -> Weights:
     """A layer with the weights of the norm before it in its own."""
-    offset = weight @ norm.bias
-    offset = offset if bias is None else offset + bias
-    return Weights((weight * norm.weight).T.contiguous(), offset.contiguous())
+    weight, offset = with_norm(norm, weight, bias)
+    return Weights(weight.T.contiguous(), offset.contiguous())
 
 
 def _turned(linear: nn.Linear) -> Weights:

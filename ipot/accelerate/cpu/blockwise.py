@@ -31,19 +31,6 @@ MANY = 1 << 22
 """Scores of a batch beyond which the operations of the formula wait for memory."""
 
 
-def gradients(
-    gradient: Tensor,
-    query: Tensor,
-    pairs: Tensor,
-    mask: Tensor | None,
-    out: Tensor,
-    lse: Tensor,
-    heads: int,
-) -> tuple[Tensor, Tensor]:
-    """The gradients of queries and of some of the pairs, where `out` and `lse` are those of all."""
-    return _backward(gradient, query, pairs, None, mask, out, lse, heads)[:2]
-
-
 def pays(query: Tensor, key: Tensor, heads: int, *, trained: bool, narrow: bool) -> bool:
     """True if blocks are quickest: for training with so many scores that each operation on them
     goes to memory, and for narrow values. Elsewhere the fused operator is as quick."""
@@ -234,4 +221,4 @@ def _split(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-attend = attention_operator("attend_blocks", _forward, _backward)
+attend, gradients = attention_operator("attend_blocks", _forward, _backward)

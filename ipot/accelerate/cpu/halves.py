@@ -27,8 +27,8 @@ from ipot.accelerate.cpu.interface import (
 from ipot.accelerate.cpu.project import Waves, given_features
 
 
-class Layer(NamedTuple):
-    """A linear layer, and the weights of the norm before it where there is one."""
+class RoundedLayer(NamedTuple):
+    """A linear layer whose products are rounded, and the weights of the norm before it if any."""
 
     weight: Float[Tensor, "outputs inputs"]
     bias: Float[Tensor, " outputs"] | None
@@ -51,7 +51,7 @@ class Layer(NamedTuple):
 
 
 def norm_project(
-    x: Float[Tensor, "*rows d"], layers: tuple[Layer, ...], epsilon: float
+    x: Float[Tensor, "*rows d"], layers: tuple[RoundedLayer, ...], epsilon: float
 ) -> Float[Tensor, "*rows p"]:
     """Normalised rows through layers side by side, whose outputs `blocks.fits`."""
     x = x.contiguous()
@@ -69,9 +69,9 @@ def norm_project(
 def finish(
     x: Float[Tensor, "B1 M d"],
     attended: Float[Tensor, "B M i"],
-    project: Layer,
-    opened: Layer,
-    closed: Layer,
+    project: RoundedLayer,
+    opened: RoundedLayer,
+    closed: RoundedLayer,
     epsilon: float,
 ) -> Float[Tensor, "B M d"]:
     """h = x + project(attended), then h + closed(y * gelu(g)) with [y, g] = opened(norm(h))."""
@@ -94,7 +94,7 @@ def project(
     points: Float[Tensor, "B N D"],
     values: Float[Tensor, "B N C"] | None,
     waves: Waves,
-    layer: Layer,
+    layer: RoundedLayer,
     epsilon: float,
 ) -> Float[Tensor, "B N p"]:
     """The layer of [features, values] behind its norm."""
@@ -103,8 +103,8 @@ def project(
     return out
 
 
-def products(
-    points: Float[Tensor, "B N D"], waves: Waves, layer: Layer
+def mesh_products(
+    points: Float[Tensor, "B N D"], waves: Waves, layer: RoundedLayer
 ) -> tuple[Float[Tensor, "B N p"], Float[Tensor, "B N 2"]]:
     """The layer of features without a norm but for its scale, and the sums of the features of each
     point and of their squares."""
@@ -118,7 +118,7 @@ def _project(
     points: Tensor,
     values: Tensor | None,
     waves: Waves,
-    layer: Layer,
+    layer: RoundedLayer,
     epsilon: float,
     out: Tensor,
     totals: Tensor | None,
@@ -142,7 +142,7 @@ def attend_mesh(
     products: Float[Tensor, "1 N p"],
     sums: Float[Tensor, "1 N 2"],
     values: Float[Tensor, "B N C"],
-    layer: Layer,
+    layer: RoundedLayer,
     epsilon: float,
     heads: int,
 ) -> Float[Tensor, "B M j"] | None:

@@ -145,6 +145,7 @@ def differentiable_gradients(
 
 
 Attend = Callable[..., tuple[Tensor, Tensor]]
+Gradients = Callable[..., tuple[Tensor, Tensor]]
 
 
 def attention_operator(
@@ -152,13 +153,57 @@ def attention_operator(
     forward: Attend,
     backward: Callable[..., tuple[Tensor, Tensor, Tensor]],
     formula: Callable[..., Tensor] | None = None,
-) -> Attend:
-    """Attention that torch can differentiate and compile, from its two passes.
+) -> tuple[Attend, Gradients]:
+    """Attention that torch can differentiate and compile, from its two passes; and the gradients of
+    a chunk of its keys and values, for callers that have many.
 
     `forward` takes queries, pairs, values, mask and heads; `backward` the gradient of the answer,
     then those tensors, both answers and the heads. `formula`, of what `forward` takes, is for
     derivatives of derivatives.
     """
+    operator = _registered(name, forward, backward, formula)
+
+    def attend(
+        query: Tensor,
+        pairs: Tensor,
+        value: Tensor | None,
+        heads: int,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Queries (Bq, M, H e), keys and behind them values (B, N, H (e + f)) to (B, M, H f), and
+        the logarithm of the sum of the weights (B, H, M).
+
+        Where there is a `value`, `pairs` are keys alone. A query with a leading 1 serves the whole
+        batch. Without a real key the answer is 0, its logarithm minus infinity.
+        """
+        tensors = (query, pairs) if value is None else (query, pairs, value)
+        trained = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        way = operator if trained or torch.compiler.is_compiling() else forward
+        return way(query, pairs, value, mask, heads)
+
+    def gradients(
+        gradient: Tensor,
+        query: Tensor,
+        pairs: Tensor,
+        mask: Tensor | None,
+        out: Tensor,
+        lse: Tensor,
+        heads: int,
+    ) -> tuple[Tensor, Tensor]:
+        """The gradients of queries and of some of the pairs, where `out` and `lse` are those of
+        all."""
+        return backward(gradient, query, pairs, None, mask, out, lse, heads)[:2]
+
+    return attend, gradients
+
+
+def _registered(
+    name: str,
+    forward: Attend,
+    backward: Callable[..., tuple[Tensor, Tensor, Tensor]],
+    formula: Callable[..., Tensor] | None,
+) -> Attend:
+    """The operator of torch that `attention_operator` is made of."""
     operator = torch.library.custom_op(f"ipot::{name}", forward, mutates_args=())
     differentiated = torch.library.custom_op(f"ipot::{name}_backward", backward, mutates_args=())
 
@@ -190,26 +235,7 @@ def attention_operator(
         return dq, dp, None if value is None else dv, None, None
 
     operator.register_autograd(differentiate, setup_context=keep)
-
-    def attend(
-        query: Tensor,
-        pairs: Tensor,
-        value: Tensor | None,
-        heads: int,
-        mask: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Queries (Bq, M, H e), keys and behind them values (B, N, H (e + f)) to (B, M, H f), and
-        the logarithm of the sum of the weights (B, H, M).
-
-        Where there is a `value`, `pairs` are keys alone. A query with a leading 1 serves the whole
-        batch. Without a real key the answer is 0, its logarithm minus infinity.
-        """
-        tensors = (query, pairs) if value is None else (query, pairs, value)
-        trained = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-        way = operator if trained or torch.compiler.is_compiling() else forward
-        return way(query, pairs, value, mask, heads)
-
-    return attend
+    return operator
 
 
 def threads(work: int) -> int:

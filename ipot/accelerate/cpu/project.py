@@ -77,7 +77,7 @@ def project(
     return out
 
 
-def products(
+def mesh_products(
     points: Float[Tensor, "B N D"], waves: Waves, weight: Float[Tensor, "p F"]
 ) -> tuple[Float[Tensor, "B N p"], Float[Tensor, "B N 2"]]:
     """weight @ features, and the sums of the features of each point and of their squares."""

@@ -7,19 +7,13 @@ import triton
 from torch import Tensor
 
 from ipot.accelerate.cuda._attention import backward_kernel, forward_kernel
+from ipot.accelerate.cuda._attention_division import Division, Sizes, forward_tile
 from ipot.accelerate.cuda._attention_narrow import narrow_backward_kernel
-from ipot.accelerate.cuda._attention_plan import (
-    Plan,
-    Sizes,
-    few_enough,
-    forward_blocks,
-    padded,
-    shares,
-)
-from ipot.accelerate.cuda._attention_sums import combine_kernel, fold_kernel
+from ipot.accelerate.cuda._attention_sums import add_kernel, combine_kernel
+from ipot.accelerate.cuda.programs import few_enough, padded, shares
 
 LOG2E = 1.4426950408889634
-MOST_FOLDED = 64
+MOST_ADDED = 64
 """Parts of a gradient that one program adds up, one after the other."""
 
 
@@ -29,8 +23,8 @@ def forward(
     """The answer, and the logarithm of the sum of the weights."""
     query, pairs = side_by_side(query), side_by_side(pairs)
     value, mask = values_of(pairs, value, sizes), _whole(mask)
-    blocks = forward_blocks(sizes)
-    rows, columns = blocks.short, blocks.long
+    tile = forward_tile(sizes)
+    rows, columns = tile.rows, tile.columns
     if not sizes.gather:
         rows, columns = columns, rows
     rows = min(rows, padded(sizes.m))
@@ -68,7 +62,7 @@ def forward(
         MASKED=mask is not None,
         WHOLE=mask is None and sizes.n % columns == 0,
         PRECISION=_precision(query),
-        **blocks.options(),
+        **tile.options(),
     )
     if splits > 1:
         rows = few_enough(min(64, padded(sizes.m)), sizes.m, sizes.b * sizes.h, query.device)
@@ -94,7 +88,7 @@ def _whole(mask: Tensor | None) -> Tensor | None:
 
 
 def backward(
-    plan: Plan,
+    division: Division,
     sizes: Sizes,
     query: Tensor,
     pairs: Tensor,
@@ -110,24 +104,24 @@ def backward(
     """Write the parts of the gradients, each (parts, B, rows, channels)."""
     narrow, mask = sizes.narrow and not sizes.gather, _whole(mask)
     way = {} if narrow else {"GATHER": sizes.gather}
-    (narrow_backward_kernel if narrow else backward_kernel)[(plan.programs,)](
+    (narrow_backward_kernel if narrow else backward_kernel)[(division.programs,)](
         *(query, pairs, value, mask if mask is not None else pairs, out, gradient, lse),
         *(dq, dpairs, dvalue),
         0 if query.shape[0] == 1 else query.stride(0),
         query.stride(1),
         *(pairs.stride(0), pairs.stride(1), value.stride(0), value.stride(1)),
         *(dq.stride(2), dpairs.stride(2), dvalue.stride(2)),
-        *(sizes.b, sizes.m, sizes.n, plan.share, sizes.scale),
+        *(sizes.b, sizes.m, sizes.n, division.share, sizes.scale),
         **sizes.constants(products=not narrow or sizes.f > 1),
-        STILL=plan.still,
-        MOVING=plan.moving,
-        SPLITS=plan.splits,
+        STILL=division.still,
+        MOVING=division.moving,
+        SPLITS=division.splits,
         **way,
         MASKED=mask is not None,
-        WHOLE=mask is None and sizes.n % (plan.moving if sizes.gather else plan.still) == 0,
-        WANTED=plan.wanted,
+        WHOLE=mask is None and sizes.n % (division.moving if sizes.gather else division.still) == 0,
+        WANTED=division.wanted,
         PRECISION=_precision(query),
-        **plan.blocks.options(),
+        **division.tile.options(),
     )
 
 
@@ -135,19 +129,19 @@ def sum_parts(parts: Tensor, kind: torch.dtype) -> Tensor:
     """All parts (P, ...) in one, of this type."""
     if len(parts) == 1:
         return parts[0]
-    if len(parts) > MOST_FOLDED:  # the library's reduction divides these among programs as well
+    if len(parts) > MOST_ADDED:  # the library's reduction divides these among programs as well
         return parts.sum(0, dtype=torch.float32).to(kind)
     total = parts.new_empty(parts.shape[1:], dtype=kind)
-    fold(parts, total)
+    add_parts(parts, total)
     return total
 
 
-def fold(parts: Tensor, to: Tensor) -> None:
+def add_parts(parts: Tensor, to: Tensor) -> None:
     """Add up parts (P, ..., w) into a table (..., w), or into columns of a wider one."""
     count, width = parts.shape[0], parts.shape[-1]
     rows, pad = parts[0].numel() // width, triton.next_power_of_2(width)
     block = few_enough(max(1, 2048 // pad), rows, 1, parts.device, least=max(1, 512 // pad))
-    fold_kernel[(triton.cdiv(rows, block),)](
+    add_kernel[(triton.cdiv(rows, block),)](
         *(parts, to, rows, to.stride(-2)),
         PARTS=count,
         WIDTH=width,

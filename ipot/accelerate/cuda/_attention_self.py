@@ -35,7 +35,7 @@ def put_rows(target, row, real, stride, value, E: tl.constexpr, PAD_E: tl.conste
 
 @triton.jit
 @no_type_check
-def product(a, b, PRECISION: tl.constexpr):
+def times_transposed(a, b, PRECISION: tl.constexpr):
     """a bᵀ."""
     return tl.dot(a, tl.trans(b), input_precision=PRECISION)
 
@@ -78,10 +78,10 @@ def of_queries(
         there = column < count
         k = rows_of(triples + H * E, column, there, WIDE, E, PAD_E)
         v = rows_of(triples + 2 * H * E, column, there, WIDE, E, PAD_E)
-        weight = tl.exp2(product(q, k, PRECISION) * (scale * LOG2E) - level[:, None])
+        weight = tl.exp2(times_transposed(q, k, PRECISION) * (scale * LOG2E) - level[:, None])
         if not WHOLE:
             weight = tl.where(there[None, :], weight, 0.0)
-        change = weight * (product(given, v, PRECISION) - delta[:, None])
+        change = weight * (times_transposed(given, v, PRECISION) - delta[:, None])
         total = tl.dot(change.to(k.dtype), k, total, input_precision=PRECISION)
     total = total * scale
     put_rows(found, row, real, WIDE, total, E, PAD_E)
@@ -132,10 +132,10 @@ def of_pairs(
         else:
             answer = rows_of(out, column, there, H * E, E, PAD_E)
             delta = tl.sum(given.to(tl.float32) * answer.to(tl.float32), 1)
-        weight = tl.exp2(product(k, q, PRECISION) * (scale * LOG2E) - level[None, :])
+        weight = tl.exp2(times_transposed(k, q, PRECISION) * (scale * LOG2E) - level[None, :])
         if not WHOLE:
             weight = tl.where(real[:, None], weight, 0.0)
-        change = weight * (product(v, given, PRECISION) - delta[None, :])
+        change = weight * (times_transposed(v, given, PRECISION) - delta[None, :])
         keys = tl.dot(change.to(q.dtype), q, keys, input_precision=PRECISION)
         values = tl.dot(weight.to(q.dtype), given.to(q.dtype), values, input_precision=PRECISION)
     put_rows(found + H * E, row, real, WIDE, keys * scale, E, PAD_E)

@@ -58,7 +58,7 @@ def combine_kernel(
 
 @triton.jit
 @no_type_check
-def fold_kernel(
+def add_kernel(
     parts,
     to,
     rows,

@@ -18,15 +18,15 @@ import torch
 from torch import Tensor
 
 from ipot.accelerate.cuda import on_its_device, plainly
+from ipot.accelerate.cuda._attention_division import Division, Sizes
 from ipot.accelerate.cuda._attention_launch import (
+    add_parts,
     backward,
-    fold,
     forward,
     side_by_side,
     sum_parts,
     values_of,
 )
-from ipot.accelerate.cuda._attention_plan import Plan, Sizes
 from ipot.accelerate.cuda.self_attention import self_gradients
 
 SCRATCH = 256 << 20
@@ -132,8 +132,8 @@ def _attend_backward(
     if wanted and shared and not sizes.gather:
         group = max(1, min(sizes.b, SCRATCH // bytes_each))
     if group >= sizes.b:
-        plan = Plan(sizes, query.device, wanted=wanted)
-        return _backward_group(gradient, query, pairs, value, mask, out, lse, sizes, plan)
+        division = Division(sizes, query.device, wanted=wanted)
+        return _backward_group(gradient, query, pairs, value, mask, out, lse, sizes, division)
     total, pieces = torch.zeros_like(query, dtype=torch.float32), []
     for start in range(0, sizes.b, group):
         part = slice(start, min(start + group, sizes.b))
@@ -142,7 +142,7 @@ def _attend_backward(
         few = Sizes(query, pairs[part], own, heads)
         dq, *rest = _backward_group(
             *(gradient[part], query, pairs[part], own, some, out[part], lse[part]),
-            *(few, Plan(few, query.device)),
+            *(few, Division(few, query.device)),
         )
         total += dq
         pieces.append(rest)
@@ -157,17 +157,19 @@ def _(gradient, query, pairs, value, mask, out, lse, heads, wanted):
     return dq, pairs.new_empty(pairs.shape), dvalue
 
 
-def _backward_group(gradient, query, pairs, value, mask, out, lse, sizes, plan):
+def _backward_group(gradient, query, pairs, value, mask, out, lse, sizes, division):
     """The gradients of a batch, or of some of it."""
     kind, inner = query.dtype, query.shape[-1]
-    places = (plan.parts_q, sizes.b, sizes.m, inner) if plan.wanted else (0, 0, 0, inner)
-    dq = query.new_empty(places, dtype=plan.kind_q(kind))
-    wide = (plan.parts_kv, sizes.b, sizes.n, pairs.shape[-1])
-    dpairs = pairs.new_empty(wide, dtype=plan.kind_kv(kind))
-    dvalue = dpairs[..., inner:] if value is None else value.new_empty(plan.parts_kv, *value.shape)
+    places = (division.parts_q, sizes.b, sizes.m, inner) if division.wanted else (0, 0, 0, inner)
+    dq = query.new_empty(places, dtype=division.kind_q(kind))
+    wide = (division.parts_kv, sizes.b, sizes.n, pairs.shape[-1])
+    dpairs = pairs.new_empty(wide, dtype=division.kind_kv(kind))
+    dvalue = (
+        dpairs[..., inner:] if value is None else value.new_empty(division.parts_kv, *value.shape)
+    )
     own = values_of(pairs, value, sizes)
-    backward(plan, sizes, query, pairs, own, mask, out, gradient, lse, dq, dpairs, dvalue)
-    if not plan.wanted:
+    backward(division, sizes, query, pairs, own, mask, out, gradient, lse, dq, dpairs, dvalue)
+    if not division.wanted:
         dq = query.new_empty(0)
     elif query.shape[0] < sizes.b:  # one serves all
         dq = sum_parts(dq.flatten(0, 1), kind).unsqueeze(0)
@@ -225,21 +227,21 @@ def _attend_self_backward(
     triples = side_by_side(triples)
     query, pairs = triples[..., :inner], triples[..., inner:]
     sizes = Sizes(query, pairs, None, heads)
-    plan = Plan(sizes, triples.device)
+    division = Division(sizes, triples.device)
     found = torch.empty_like(triples, memory_format=torch.contiguous_format)
     dq, dpairs = found[..., :inner].unsqueeze(0), found[..., inner:].unsqueeze(0)
-    if plan.parts_q > 1:
-        dq = dq.new_empty(plan.parts_q, *dq.shape[1:], dtype=plan.kind_q(dq.dtype))
-    if plan.parts_kv > 1:
-        kind = plan.kind_kv(dpairs.dtype)
-        dpairs = dpairs.new_empty(plan.parts_kv, *dpairs.shape[1:], dtype=kind)
+    if division.parts_q > 1:
+        dq = dq.new_empty(division.parts_q, *dq.shape[1:], dtype=division.kind_q(dq.dtype))
+    if division.parts_kv > 1:
+        kind = division.kind_kv(dpairs.dtype)
+        dpairs = dpairs.new_empty(division.parts_kv, *dpairs.shape[1:], dtype=kind)
     value, dvalue = values_of(pairs, None, sizes), dpairs[..., inner:]
     gradient = gradient.contiguous()
-    backward(plan, sizes, query, pairs, value, mask, out, gradient, lse, dq, dpairs, dvalue)
-    if plan.parts_q > 1:
-        fold(dq, found[..., :inner])
-    if plan.parts_kv > 1:
-        fold(dpairs, found[..., inner:])
+    backward(division, sizes, query, pairs, value, mask, out, gradient, lse, dq, dpairs, dvalue)
+    if division.parts_q > 1:
+        add_parts(dq, found[..., :inner])
+    if division.parts_kv > 1:
+        add_parts(dpairs, found[..., inner:])
     return found
 
 

@@ -22,13 +22,18 @@ FEW = 4096
 products may be quicker."""
 
 
-class Packed(NamedTuple):
+class PackedBlock(NamedTuple):
     """The parameters before and behind the attention of a block, and the same rounded."""
 
     project: Tensor
     project_rounded: Tensor
     finish: Tensor
     finish_rounded: Tensor
+
+    @classmethod
+    def of(cls, project: Tensor, finish: Tensor, kind: torch.dtype) -> PackedBlock:
+        """Of what `pack_projection` and `pack_finish` give, rounded to the type of products."""
+        return cls(project, project.to(kind), finish, finish.to(kind))
 
 
 def finishes(block: Any) -> bool:
@@ -50,29 +55,28 @@ def applies(block: Any) -> bool:
     return block.attend.norm.eps == 1e-5 and finishes(block)
 
 
-def pack(block: Any) -> Packed:
+def pack(block: Any) -> PackedBlock:
     """The parameters of a block of self-attention."""
     from ipot.accelerate.cuda.rows import pack_projection
 
     part = block.attend
     weights = (part.to_query.weight, part.to_key_value.weight)
     project = pack_projection(part.norm.weight, part.norm.bias, *weights, bias=_bias(part))
-    kind, behind = _kind(project), _pack_finish(block)
-    return Packed(project, project.to(kind), behind, behind.to(kind))
+    return PackedBlock.of(project, _pack_finish(block), _kind(project))
 
 
-def apply(block: Any, packed: Packed, state: Tensor, mask: Tensor | None) -> Tensor:
+def apply(block: Any, packed: PackedBlock, state: Tensor, mask: Tensor | None) -> Tensor:
     """A block of self-attention on (B, Z, d)."""
     from ipot.accelerate.cuda.attention import attend_self
-    from ipot.accelerate.cuda.rows import finish_block_packed, norm_project_packed
+    from ipot.accelerate.cuda.rows import finish_block, norm_project
 
     b, z, width = state.shape
     rows = state.reshape(b * z, width)
     columns = 3 * block.attend.to_query.out_features
     kind = packed.project_rounded.dtype
-    triples = norm_project_packed(rows, packed.project, columns, kind, packed.project_rounded)
+    triples = norm_project(rows, packed.project, columns, kind, packed.project_rounded)
     out = attend_self(triples.view(b, z, columns), mask, block.attend.heads)
-    answer = finish_block_packed(rows, out.reshape(b * z, -1), packed.finish, packed.finish_rounded)
+    answer = finish_block(rows, out.reshape(b * z, -1), packed.finish, packed.finish_rounded)
     return answer.view(b, z, width)
 
 
@@ -80,7 +84,7 @@ def roll(
     blocks: Sequence[Any], repeats: int, state: Float[Tensor, "B Z d"], wanted: Sequence[int]
 ) -> Float[Tensor, "T B Z d"]:
     """The states after some numbers of steps, of which each goes over all blocks so many times."""
-    from ipot.accelerate.cuda.tower import Plan, roll, tower_for
+    from ipot.accelerate.cuda.tower import Schedule, roll, tower_for
 
     pack, packed = tower_for(state).pack, []
     for block in blocks:
@@ -89,8 +93,8 @@ def roll(
         before = (part.norm.weight, part.norm.bias, *weights)
         packed += pack(before, _bias(part), _behind(block))
     part = blocks[0].attend
-    plan = Plan(part.heads, part.to_query.out_features, repeats, tuple(wanted))
-    return roll(state, plan, _kind(state), *packed)
+    schedule = Schedule(part.heads, part.to_query.out_features, repeats, tuple(wanted))
+    return roll(state, schedule, _kind(state), *packed)
 
 
 def alike(blocks: Sequence[Any]) -> bool:
@@ -129,22 +133,22 @@ def project(
 def _project(
     x: Tensor, norm: nn.LayerNorm, weights: Sequence[Tensor], bias: Tensor | None
 ) -> Tensor:
-    from ipot.accelerate.cuda.rows import norm_project_packed, pack_projection
+    from ipot.accelerate.cuda.rows import norm_project, pack_projection
 
     packed = pack_projection(norm.weight, norm.bias, *weights, bias=bias)
     rows = x.reshape(-1, x.shape[-1])
-    answer = norm_project_packed(rows, packed, sum(map(len, weights)), _kind(x))
+    answer = norm_project(rows, packed, sum(map(len, weights)), _kind(x))
     return answer.view(*x.shape[:-1], -1)
 
 
 def finish(block: Any, y: Tensor, attended: Tensor) -> Tensor:
     """What a block does behind its attention, (B, M, i), to the rows (B or 1, M, d) it adds to."""
-    from ipot.accelerate.cuda.rows import finish_block_packed
+    from ipot.accelerate.cuda.rows import finish_block
 
     packed = _pack_finish(block)
     rows, many = y.reshape(-1, y.shape[-1]), attended.reshape(-1, attended.shape[-1])
     kind = _kind(packed)
-    answer = finish_block_packed(rows, many.to(kind), packed, packed.to(kind))
+    answer = finish_block(rows, many.to(kind), packed, packed.to(kind))
     return answer.view(*attended.shape[:2], -1)
 
 

@@ -24,6 +24,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ipot.accelerate.cuda import on_its_device
+from ipot.accelerate.cuda.programs import enough
 
 MOST = 14
 """Channels of values; with two sums they fill a side of the smallest matrix product."""
@@ -35,7 +36,7 @@ FEW = 2
 FEW_ROWS = 32
 AHEAD = 3
 """Samples that it has loaded or is loading; one where rows are no whole 32 bytes."""
-FOLD = {"DEPTH": 256, "COLUMNS": 8}
+SUM = {"DEPTH": 256, "COLUMNS": 8}
 """Shares and columns that a step of a program adds up."""
 
 
@@ -65,7 +66,7 @@ def shared_pairs(
     out = shared.new_empty(b, n, p)
     columns = min(COLUMNS, triton.next_power_of_2(p))
     tiles = triton.cdiv(n, ROWS) * triton.cdiv(p, columns)
-    groups = max(1, min(b, triton.cdiv(_programs(shared.device), tiles)))
+    groups = max(1, min(b, triton.cdiv(2 * enough(shared.device), tiles)))
     _forward_kernel[(tiles, groups)](
         *(shared, sums, value, weight, row, offset, out),
         *(b, n, p, triton.cdiv(b, groups), width, eps),
@@ -107,8 +108,8 @@ def _backward(
         **options,
     )
     rows = parts.new_empty(c + 2, p)
-    _fold_kernel[(triton.cdiv(rows.numel(), FOLD["COLUMNS"]),)](
-        parts, rows, blocks, rows.numel(), **FOLD, **OPTIONS
+    _sum_kernel[(triton.cdiv(rows.numel(), SUM["COLUMNS"]),)](
+        parts, rows, blocks, rows.numel(), **SUM, **OPTIONS
     )
     return dshared, rows
 
@@ -133,13 +134,6 @@ def _differentiate(ctx, gradient):
 
 
 shared_pairs.register_autograd(_differentiate, setup_context=_setup)
-
-
-def _programs(device: torch.device) -> int:
-    """As many as fill a device four times."""
-    if device.type != "cuda":
-        return 8
-    return 4 * torch.cuda.get_device_properties(device).multi_processor_count
 
 
 @triton.jit
@@ -309,7 +303,7 @@ def _few_backward_kernel(
 
 @triton.jit
 @no_type_check
-def _fold_kernel(parts, rows, blocks, total, DEPTH: tl.constexpr, COLUMNS: tl.constexpr):
+def _sum_kernel(parts, rows, blocks, total, DEPTH: tl.constexpr, COLUMNS: tl.constexpr):
     """The shares of all programs, added up for some columns of their rows."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     real = column < total

@@ -14,7 +14,7 @@ was taken away do the same, and leave no large numbers to cancel in half precisi
 """
 # No postponed annotations: torch reads the types of an operator's arguments.
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from ipot.accelerate.cuda import plainly
 from ipot.accelerate.cuda._project import lift_kernel, project_kernel
+from ipot.accelerate.cuda.programs import Tile, padded
 
 AXES, PHASES, CHANNELS, COLUMNS, WIDTH = 4, 256, 64, 1024, 256
 """The most coordinates, frequencies, values, projected channels and channels of a lifted token."""
@@ -31,24 +32,14 @@ PROGRAMS = 512
 """Programs that are enough to fill a GPU; samples of a small mesh are shared out among as many."""
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """Points of a program, channels it projects to at a time, and how it runs on a GPU."""
-
-    rows: int
-    columns: int
-    warps: int
-    stages: int
-
-
-BLOCKS = {  # by the width of the widest tile that a program holds on to
-    64: Blocks(64, 64, 4, 2),
-    128: Blocks(64, 64, 4, 2),
-    256: Blocks(32, 64, 4, 1),
+TILES = {  # points and projected channels, by the widest that a program holds on to
+    64: Tile(64, 64, 4, 2),
+    128: Tile(64, 64, 4, 2),
+    256: Tile(32, 64, 4, 1),
 }
 
 
-class Projection(NamedTuple):
+class ProjectionWeights(NamedTuple):
     """What `project_tokens` reads, made by `prepare`."""
 
     places: list[Tensor]
@@ -59,7 +50,7 @@ class Projection(NamedTuple):
     eps: float
 
 
-class Lifting(NamedTuple):
+class LiftingWeights(NamedTuple):
     """What `lift_tokens` reads, made by `prepare_lift`; `out` is 0 without a projection."""
 
     places: list[Tensor]
@@ -89,7 +80,7 @@ def supports(position: Any, *, values: int = 0, out: int = 0, lift: Any = None) 
 
 def prepare(
     position: Any, norm: nn.LayerNorm, linear: nn.Linear, *, dtype: torch.dtype = torch.bfloat16
-) -> Projection:
+) -> ProjectionWeights:
     """The weights of linear(norm([features, values])) as the kernel reads them.
 
     Products are of numbers rounded to `dtype`, added up in float32, and the result has it too. A
@@ -104,7 +95,7 @@ def prepare(
         wide = _side(linear.out_features)
         weights = _columns(position, weight, _offset(norm, linear), wide, dtype)
         places = _places(position)
-    return Projection(places, weights, phases, features, linear.out_features, norm.eps)
+    return ProjectionWeights(places, weights, phases, features, linear.out_features, norm.eps)
 
 
 def prepare_lift(
@@ -114,12 +105,12 @@ def prepare_lift(
     linear: nn.Linear | None = None,
     *,
     dtype: torch.dtype = torch.bfloat16,
-) -> Lifting:
+) -> LiftingWeights:
     """What the kernel reads for lift(features, values), and for linear(norm(token)) if given."""
     _refuse_gradients(lift.out.weight)
     if (norm is None) != (linear is None):
         raise ValueError("a projection behind a lift needs both its norm and its linear layer")
-    hidden, width = _side(lift.out.in_features), _padded(lift.out.out_features)
+    hidden, width = _side(lift.out.in_features), padded(lift.out.out_features)
     with torch.no_grad(), torch.autocast(lift.out.weight.device.type, enabled=False):
         first = lift.from_position.weight.float()
         if lift.from_value is not None:
@@ -134,10 +125,12 @@ def prepare_lift(
             weights.append(_filled(_offset(norm, linear), 0, wide))
         places = _places(position)
     out = 0 if linear is None else linear.out_features
-    return Lifting(places, weights, lift.out.out_features, out, 0.0 if norm is None else norm.eps)
+    return LiftingWeights(
+        places, weights, lift.out.out_features, out, 0.0 if norm is None else norm.eps
+    )
 
 
-def project_tokens(points: Tensor, values: Tensor | None, projection: Projection) -> Tensor:
+def project_tokens(points: Tensor, values: Tensor | None, projection: ProjectionWeights) -> Tensor:
     """Points (N, D), (1, N, D) or each sample's own (B, N, D), and values (B, N, C) or None, to
     (B, N, p)."""
     points, values, shape = _rows(points, values, projection)
@@ -146,7 +139,7 @@ def project_tokens(points: Tensor, values: Tensor | None, projection: Projection
 
 
 def lift_tokens(
-    points: Tensor, values: Tensor | None, lifting: Lifting, *, keep: bool = False
+    points: Tensor, values: Tensor | None, lifting: LiftingWeights, *, keep: bool = False
 ) -> tuple[Tensor | None, Tensor | None]:
     """Projections (B, N, p) and tokens (B, N, width) of the same points and values.
 
@@ -176,22 +169,22 @@ def _project_function(
     answer = values.new_empty(samples, count, out, dtype=weights[0].dtype)
     if not answer.numel():
         return answer
-    padded, wide = weights[0].shape[1:]
-    blocks = _blocks(padded, count, weights[0].dtype)
-    grid, share = _grid(samples, count, blocks.rows)
+    phases_wide, wide = weights[0].shape[1:]
+    tile = _tile(phases_wide, count, weights[0].dtype)
+    grid, share = _grid(samples, count, tile.rows)
     _launch(
         project_kernel,
         grid,
-        blocks,
+        tile,
         [points, values, answer, *places, *weights, count, samples, share, eps],
         D=points.shape[-1],
         C=channels,
         PHASES=phases,
-        PADDED=padded,
+        PADDED=phases_wide,
         FEATURES=features,
         OUT=out,
         WIDE=wide,
-        COLUMNS=min(blocks.columns, wide),
+        COLUMNS=min(tile.columns, wide),
     )
     return answer
 
@@ -220,28 +213,28 @@ def _lift_function(
     tokens = values.new_empty(samples, count, width if keep else 0, dtype=kind)
     if not samples * count:
         return answer, tokens
-    padded, hidden = weights[0].shape[1:]
+    phases_wide, hidden = weights[0].shape[1:]
     broad = weights[4].shape[1]
     wide = weights[6].shape[1] if out else 16
-    blocks = _blocks(max(padded, broad), count, kind)
-    grid, share = _grid(samples, count, blocks.rows)
+    tile = _tile(max(phases_wide, broad), count, kind)
+    grid, share = _grid(samples, count, tile.rows)
     # Without a projection the last two are not read.
     weights = weights if out else [*weights, weights[4], weights[5]]
     _launch(
         lift_kernel,
         grid,
-        blocks,
+        tile,
         [points, values, answer, tokens, *places, *weights, count, samples, share, eps],
         D=points.shape[-1],
         C=channels,
-        PADDED=padded,
+        PADDED=phases_wide,
         HIDDEN=hidden,
         WIDTH=width,
         BROAD=broad,
         OUT=out,
         WIDE=wide,
-        COLUMNS=min(blocks.columns, wide),
-        BETWEEN=min(blocks.columns, hidden),
+        COLUMNS=min(tile.columns, wide),
+        BETWEEN=min(tile.columns, hidden),
         KEEP=keep,
     )
     return answer, tokens
@@ -258,20 +251,19 @@ def _(points, values, places, weights, width, out, eps, keep):
     return answer, values.new_empty(*rows, width if keep else 0, dtype=kind)
 
 
-def _launch(kernel: Any, grid: tuple, blocks: Blocks, arguments: list, **constants: int) -> None:
+def _launch(kernel: Any, grid: tuple, tile: Tile, arguments: list, **constants: int) -> None:
     # A kernel runs on the current device, which need not be the one that the tensors are on.
     with torch.cuda.device_of(arguments[0]):
         kernel[grid](
             *arguments,
             **constants,
-            ROWS=blocks.rows,
-            num_warps=blocks.warps,
-            num_stages=blocks.stages,
+            ROWS=tile.rows,
+            **tile.options(),
         )
 
 
 def _rows(
-    points: Tensor, values: Tensor | None, prepared: Projection | Lifting
+    points: Tensor, values: Tensor | None, prepared: ProjectionWeights | LiftingWeights
 ) -> tuple[Tensor, Tensor, tuple[int, int]]:
     """Points (N, D) and values (B, N, C) as the kernels read them, and the (B, N) of the answer."""
     for given in (points, values):
@@ -307,7 +299,7 @@ def _places(position: Any) -> list[Tensor]:
     # Not by `[]`, which would wait for the device.
     kept = torch.zeros_like(position.centre).index_fill_(0, position.raw, 1.0)
     axes, phases = position.matrix.shape
-    matrix = _filled(position.matrix, axes, _padded(phases))
+    matrix = _filled(position.matrix, axes, padded(phases))
     exact = position.radius.double().reciprocal()
     high = exact.float()
     inverse = torch.stack([high, (exact - high).float()])
@@ -324,8 +316,8 @@ def _columns(
     raw, (axes, phases) = len(position.raw), position.matrix.shape
     each = [raw, phases, phases, weight.shape[1] - raw - 2 * phases]
     coordinate, sine, cosine, value = _filled(weight.T, 0, wide).split(each)
-    padded = _padded(phases)
-    waves = torch.stack([_filled(sine, padded, wide), _filled(cosine, padded, wide)])
+    rows = padded(phases)
+    waves = torch.stack([_filled(sine, rows, wide), _filled(cosine, rows, wide)])
     coordinates = weight.new_zeros(axes, wide).index_copy_(0, position.raw, coordinate)
     return [waves.to(dtype), coordinates, value.contiguous(), _filled(offset, 0, wide)]
 
@@ -341,22 +333,17 @@ def _filled(x: Tensor, rows: int, columns: int, dtype: torch.dtype = torch.float
     return F.pad(x, (0, columns - x.shape[-1], *below)).to(dtype).contiguous()
 
 
-def _padded(count: int) -> int:
-    """The matrix units work on sides of 16 and more, powers of two."""
-    return max(16, triton.next_power_of_2(count))
-
-
 def _side(out: int) -> int:
-    """Columns in whole blocks of the largest kind."""
-    most = max(blocks.columns for blocks in BLOCKS.values())
-    return _padded(out) if out <= most else triton.cdiv(out, most) * most
+    """Columns in whole tiles of the largest kind."""
+    most = max(tile.columns for tile in TILES.values())
+    return padded(out) if out <= most else triton.cdiv(out, most) * most
 
 
-def _blocks(wide: int, count: int, kind: torch.dtype) -> Blocks:
-    blocks = next(blocks for side, blocks in BLOCKS.items() if wide <= side)
+def _tile(wide: int, count: int, kind: torch.dtype) -> Tile:
+    tile = next(tile for side, tile in TILES.items() if wide <= side)
     # Without matrix units, which float32 has not, a quarter of the points fills the registers.
-    most = blocks.rows // 4 if kind == torch.float32 else blocks.rows
-    return replace(blocks, rows=max(16, min(most, _padded(count))))
+    most = tile.rows // 4 if kind == torch.float32 else tile.rows
+    return replace(tile, rows=max(16, min(most, padded(count))))
 
 
 def _grid(samples: int, count: int, rows: int) -> tuple[tuple[int, int], int]:

@@ -25,10 +25,8 @@ from ipot.accelerate.cuda.rows_layout import TUNING, supports
 __all__ = [
     "TUNING",
     "finish_block",
-    "finish_block_packed",
     "joined",
     "norm_project",
-    "norm_project_packed",
     "pack_finish",
     "pack_projection",
     "supports",
@@ -66,7 +64,7 @@ def joined(parts: list[Tensor]) -> Float[Tensor, " n"]:
     return torch.ops.ipot.join(parts) if torch.compiler.is_compiling() else torch.cat(parts)
 
 
-def norm_project_packed(
+def norm_project(
     x: Float[Tensor, "R d"],
     packed: Float[Tensor, " n"],
     columns: int,
@@ -83,7 +81,7 @@ def norm_project_packed(
     return call(x, packed, weights, columns, dtype)
 
 
-def finish_block_packed(
+def finish_block(
     x: Float[Tensor, "Z d"],
     o: Float[Tensor, "R i"],
     packed: Float[Tensor, " n"],
@@ -92,41 +90,11 @@ def finish_block_packed(
     """All of a block behind its attention, with the parameters of `pack_finish`.
 
     x may have fewer rows than o: they serve again and again, row r of o meets row r mod Z of x.
-    `rounded` as for `norm_project_packed`.
+    `rounded` as for `norm_project`.
     """
     weights = packed.detach() if rounded is None else rounded.detach()
     call = rows_launch.finish if plainly() else torch.ops.ipot.finish_block
     return call(x, o, packed, weights)
-
-
-def norm_project(
-    x: Float[Tensor, "R d"],
-    gamma: Float[Tensor, " d"],
-    beta: Float[Tensor, " d"],
-    weight: Float[Tensor, "p d"],
-    bias: Float[Tensor, " p"] | None = None,
-    dtype: torch.dtype = torch.bfloat16,
-) -> Float[Tensor, "R p"]:
-    """`norm_project_packed` for parameters that are packed for this call alone."""
-    packed = pack_projection(gamma, beta, weight, bias=bias)
-    return norm_project_packed(x, packed, weight.shape[0], dtype)
-
-
-def finish_block(
-    x: Float[Tensor, "Z d"],
-    o: Float[Tensor, "R i"],
-    out_weight: Float[Tensor, "d i"],
-    out_bias: Float[Tensor, " d"],
-    gamma: Float[Tensor, " d"],
-    beta: Float[Tensor, " d"],
-    into_weight: Float[Tensor, "f2 d"],
-    into_bias: Float[Tensor, " f2"],
-    weight: Float[Tensor, "d f"],
-    bias: Float[Tensor, " d"],
-) -> Float[Tensor, "R d"]:
-    """`finish_block_packed` for parameters that are packed for this call alone."""
-    packed = pack_finish(out_weight, out_bias, gamma, beta, into_weight, into_bias, weight, bias)
-    return finish_block_packed(x, o, packed)
 
 
 _join = torch.library.custom_op(

@@ -1,7 +1,7 @@
 """The backward kernels of `ipot.accelerate.cuda.rows`.
 
 Nothing of the forward pass is kept but its inputs. Sums over rows go in two passes, without
-atomics: every program writes its share, and `fold` adds the shares up in a fixed order.
+atomics: every program writes its share, and `add_shares` adds the shares up in a fixed order.
 """
 
 from __future__ import annotations
@@ -114,6 +114,14 @@ def project_back(
 
 @triton.jit
 @no_type_check
+def gate_back(a, g, dh):
+    """The units a ⊙ gelu(g), and the gradients of a and g from that of the units."""
+    below, bell = normal(g)
+    return a * g * below, dh * g * below, dh * a * (below + g * DENSITY * bell)
+
+
+@triton.jit
+@no_type_check
 def hidden_back(
     inputs,
     dy,
@@ -136,9 +144,8 @@ def hidden_back(
     a = dot(inputs, tl.trans(into), zeros) + line(bias, unit)
     g = dot(inputs, tl.trans(gates), zeros) + line(bias + F, unit)
     dh = dot(dy, tile(weights + 2 * F * (D + 1), channel, unit, F, kind), zeros)
-    below, bell = normal(g)
-    dg = dh * a * (below + g * DENSITY * bell)
-    return a * g * below, dh * g * below, dg, into, gates
+    units, da, dg = gate_back(a, g, dh)
+    return units, da, dg, into, gates
 
 
 @triton.jit
@@ -209,7 +216,7 @@ def finish_back(
 
 @triton.jit
 @no_type_check
-def product(
+def product_tile(
     a,
     b,
     target,
@@ -274,20 +281,22 @@ def finish_products(
     end = tl.minimum(begin + length, rows)
     shares += part.to(tl.int64) * TOTAL
     if index < FIRST:
-        product(dgates, normed, shares, index, begin, end, 2 * F, D, GATES, CHANNELS, ROWS, kind)
+        product_tile(
+            dgates, normed, shares, index, begin, end, 2 * F, D, GATES, CHANNELS, ROWS, kind
+        )
     elif index < FIRST + SECOND:
         shares += 2 * F * (D + 1)
         index -= FIRST
-        product(grad, hidden, shares, index, begin, end, D, F, CHANNELS, HIDDEN, ROWS, kind)
+        product_tile(grad, hidden, shares, index, begin, end, D, F, CHANNELS, HIDDEN, ROWS, kind)
     else:
         shares += 2 * F * (D + 1) + D * (F + 1)
         index -= FIRST + SECOND
-        product(dx, o, shares, index, begin, end, D, INNER, CHANNELS, COLUMNS, ROWS, kind)
+        product_tile(dx, o, shares, index, begin, end, D, INNER, CHANNELS, COLUMNS, ROWS, kind)
 
 
 @triton.jit
 @no_type_check
-def fold_columns(
+def add_columns(
     source, target, first, many, WIDTH: tl.constexpr, DEPTH: tl.constexpr, COLUMNS: tl.constexpr
 ):
     """The sums of some columns of a table of `many` rows."""
@@ -304,7 +313,7 @@ def fold_columns(
 
 @triton.jit
 @no_type_check
-def fold(
+def add_shares(
     shares,
     sums,
     out,
@@ -322,7 +331,7 @@ def fold(
     WIDE: tl.constexpr = (TOTAL + COLUMNS - 1) // COLUMNS
     index = tl.program_id(0)
     if index < WIDE:
-        fold_columns(shares, out, index * COLUMNS, parts, TOTAL, PARTS, COLUMNS)
+        add_columns(shares, out, index * COLUMNS, parts, TOTAL, PARTS, COLUMNS)
     else:
         first = (index - WIDE) * FEW
-        fold_columns(sums, out + TOTAL, first, blocks, NORM, BLOCKS, FEW)
+        add_columns(sums, out + TOTAL, first, blocks, NORM, BLOCKS, FEW)

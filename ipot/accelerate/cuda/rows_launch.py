@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+import triton
 from torch import Tensor
 
 from ipot.accelerate.cuda import rows_backward, rows_forward, rows_many
@@ -14,7 +15,6 @@ from ipot.accelerate.cuda.rows_layout import (
     check_finish,
     check_projection,
     depth,
-    pieces,
     share,
     stretches,
     tuning,
@@ -30,7 +30,7 @@ def project(x: Tensor, packed: Tensor, weights: Tensor, columns: int, dtype: tor
     step = share(columns, how.columns)
     out = x.new_empty((rows, columns), dtype=dtype)
     with torch.cuda.device_of(x):
-        rows_forward.project[(pieces(rows, how.rows), columns // step)](
+        rows_forward.project[(triton.cdiv(rows, how.rows), columns // step)](
             x,
             packed,
             weights,
@@ -41,7 +41,7 @@ def project(x: Tensor, packed: Tensor, weights: Tensor, columns: int, dtype: tor
             BIAS=biased,
             ROWS=how.rows,
             COLUMNS=step,
-            **_options(how),
+            **how.options(),
         )
     return out
 
@@ -53,7 +53,7 @@ def project_back(x: Tensor, packed: Tensor, weights: Tensor, grad: Tensor) -> tu
     dx, sums = torch.empty_like(x), norm_table(x)
     with torch.cuda.device_of(x):
         shares = launch_project_back(x, packed, weights, grad, Rowwise(dx, sums))
-        return dx, fold(shares, sums, packed)
+        return dx, add_shares(shares, sums, packed)
 
 
 class Rowwise(NamedTuple):
@@ -72,7 +72,7 @@ class Rowwise(NamedTuple):
 def norm_table(x: Tensor) -> Tensor:
     """A place for the sums that `launch_project_back` makes of these rows."""
     rows, width = x.shape
-    return _table(x, pieces(rows, tuning(width, rows).project_back.rows), 2 * width)
+    return _table(x, triton.cdiv(rows, tuning(width, rows).project_back.rows), 2 * width)
 
 
 def launch_project_back(
@@ -86,11 +86,11 @@ def launch_project_back(
     weigh: bool = True,
 ) -> Tensor:
     """The gradients of rows, if there is a place for them, and, if told so, of the weight: the
-    shares of it that are returned are to be added up by `fold`."""
+    shares of it that are returned are which `add_shares` adds up."""
     (rows, width), columns = x.shape, grad.shape[1]
     how = how or tuning(width, rows).project_back
     step = share(columns, how.columns)
-    blocks = pieces(rows, how.rows) if rowwise else 0
+    blocks = triton.cdiv(rows, how.rows) if rowwise else 0
     parts, length = stretches(rows, columns // step, how.rows) if weigh else (0, 0)
     shares = _table(x, parts, packed.numel() - 2 * width)
     dx, sums, past, more = rowwise or (x, x, None, None)
@@ -104,7 +104,7 @@ def launch_project_back(
         MORE=more is not None,
         ROWS=how.rows,
         COLUMNS=step,
-        **_options(how),
+        **how.options(),
     )
     return shares
 
@@ -120,7 +120,7 @@ def finish(
     if out is None:
         out = x.new_empty((rows, width), dtype=torch.float32)
     with torch.cuda.device_of(x):
-        rows_forward.finish[(pieces(rows, how.rows),)](
+        rows_forward.finish[(triton.cdiv(rows, how.rows),)](
             *(x, o, packed, weights, out),
             *(out, out, out, out),  # nothing is kept
             *(rows, again),
@@ -139,14 +139,16 @@ def finish_back(
     (rows, inner), (again, width) = o.shape, x.shape
     if by_library(width, rows):
         columns = finish_sizes(tuning(width, rows).finish, width, hidden, inner)["COLUMNS"]
-        dx, do, gradient = rows_many.finish_back(x, o, packed, weights, grad, hidden, columns)
+        dx, do, gradient = rows_many.finish_back_by_library(
+            x, o, packed, weights, grad, hidden, columns
+        )
         return _once(dx, again), do, gradient
     do, how = torch.empty_like(o), tuning(width, rows)
     behind = Behind.empty(x, o, hidden, rows)
     with torch.cuda.device_of(x):
         launch_finish_back(x, o, packed, weights, grad, do, behind)
-        shares = products(how.products, behind, grad, o)
-        gradient = fold(shares, behind.sums, packed)
+        shares = weight_shares(how.products, behind, grad, o)
+        gradient = add_shares(shares, behind.sums, packed)
     return _once(behind.dx, again), do, gradient
 
 
@@ -164,7 +166,7 @@ class Behind(NamedTuple):
     def empty(cls, x: Tensor, o: Tensor, hidden: int, rows: int, *many: int) -> Behind:
         """Places for it all."""
         width = x.shape[1]
-        blocks = pieces(rows, tuning(width, rows).finish_back.rows)
+        blocks = triton.cdiv(rows, tuning(width, rows).finish_back.rows)
         return cls(
             dx=x.new_empty((*many, rows, width)),
             normed=o.new_empty((*many, rows, width)),
@@ -195,7 +197,7 @@ def launch_finish_back(
     (rows, inner), (again, width) = o.shape, x.shape
     how = tuning(width, rows).finish_back
     dx, normed, dgates, units, sums = behind
-    rows_backward.finish_back[(pieces(rows, how.rows),)](
+    rows_backward.finish_back[(triton.cdiv(rows, how.rows),)](
         *(x, o, packed, weights, grad, dx, do, normed, dgates, units, sums),
         *(rows, again),
         **finish_sizes(how, width, units.shape[1], inner),
@@ -218,16 +220,12 @@ def finish_sizes(how: Launch, width: int, hidden: int, inner: int) -> dict[str, 
         # At least two pieces: backward would keep a single one in registers from end to end.
         "COLUMNS": share(inner, min(how.inner, max(16, inner // 2))),
         "HIDDEN": share(hidden, how.columns),
-        **_options(how),
+        **how.options(),
     }
 
 
-def _options(how: Launch) -> dict[str, int]:
-    return {"num_warps": how.warps, "num_stages": how.stages}
-
-
-def products(how: Launch, behind: Behind, grad: Tensor, o: Tensor) -> Tensor:
-    """Shares of the gradients of the weights behind an attention, to be added up by `fold`."""
+def weight_shares(how: Launch, behind: Behind, grad: Tensor, o: Tensor) -> Tensor:
+    """Shares of the gradients of the weights behind an attention, which `add_shares` adds up."""
     dx, normed, dgates, units, _ = behind
     rows, width = normed.shape
     hidden, inner = units.shape[1], o.shape[1]
@@ -255,17 +253,17 @@ def products(how: Launch, behind: Behind, grad: Tensor, o: Tensor) -> Tensor:
         CHANNELS=channel,
         HIDDEN=unit,
         COLUMNS=column,
-        **_options(how),
+        **how.options(),
     )
     return shares
 
 
-def fold(shares: Tensor, sums: Tensor, packed: Tensor) -> Tensor:
+def add_shares(shares: Tensor, sums: Tensor, packed: Tensor) -> Tensor:
     """The gradient of packed parameters."""
     out = torch.empty_like(packed)
     # The sums of the LayerNorm have few columns and many rows: few columns a program, many rows.
     total, norm, columns, few = shares.shape[1], sums.shape[1], 128, 8
-    rows_backward.fold[(pieces(total, columns) + pieces(norm, few),)](
+    rows_backward.add_shares[(triton.cdiv(total, columns) + triton.cdiv(norm, few),)](
         shares,
         sums,
         out,

@@ -6,8 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import triton
 from torch import Tensor
 
+from ipot.accelerate.cuda.programs import Tile
 from ipot.errors import Unsupported
 
 EPS = 1e-5
@@ -27,14 +29,9 @@ VERY_MANY = {64: 20480, 128: 8192, 256: 0}
 
 
 @dataclass(frozen=True)
-class Launch:
-    """Rows and columns that a program has at a time, its warps, and how many loads run ahead of
-    the arithmetic. Columns are those of a projection, or channels of the hidden layer."""
+class Launch(Tile):
+    """A tile whose columns are those of a projection, or channels of the hidden layer."""
 
-    rows: int
-    columns: int
-    warps: int = 4
-    stages: int = 2
     inner: int = 64
     """Channels of the attention at a time, behind it."""
     lean: bool = False
@@ -128,11 +125,6 @@ def by_library(width: int, rows: int) -> bool:
     return rows >= VERY_MANY.get(width, NEVER)
 
 
-def pieces(many: int, of: int) -> int:
-    """How many pieces of a size cover so many."""
-    return -(-many // of)
-
-
 def share(channels: int, most: int) -> int:
     """The largest power of two up to `most` that divides them."""
     return min(channels & -channels, most)
@@ -146,9 +138,9 @@ def depth(rows: int, most: int = 32) -> int:
 def stretches(rows: int, tiles: int, block: int) -> tuple[int, int]:
     """How many stretches of rows the gradient of a weight of so many tiles is summed in, and their
     length in whole blocks. As many as keep a GPU busy, and none too short to be worth its share."""
-    many = max(1, min(pieces(PROGRAMS, tiles), rows // LEAST))
-    length = pieces(pieces(rows, many), block) * block
-    return max(1, pieces(rows, max(length, block))), max(length, block)
+    many = max(1, min(triton.cdiv(PROGRAMS, tiles), rows // LEAST))
+    length = triton.cdiv(triton.cdiv(rows, many), block) * block
+    return max(1, triton.cdiv(rows, max(length, block))), max(length, block)
 
 
 def views_of_finish(
@@ -164,7 +156,7 @@ def views_of_finish(
     )
 
 
-def product(a: Tensor, b: Tensor, out: Tensor) -> None:
+def transposed_product(a: Tensor, b: Tensor, out: Tensor) -> None:
     """aᵀ b, summed over rows in float32 and not rounded."""
     if a.is_cuda and a.dtype != torch.float32:
         torch.mm(a.T, b, out_dtype=torch.float32, out=out)

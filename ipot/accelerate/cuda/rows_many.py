@@ -22,9 +22,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ipot.accelerate.cuda.rows_backward import DENSITY, norm_back, norm_sums
-from ipot.accelerate.cuda.rows_forward import attended, line, normal, put, standardise, take
-from ipot.accelerate.cuda.rows_layout import depth, pieces, product, share, views_of_finish
+from ipot.accelerate.cuda.rows_backward import gate_back, norm_back, norm_sums
+from ipot.accelerate.cuda.rows_forward import attended, line, put, standardise, take
+from ipot.accelerate.cuda.rows_layout import depth, share, transposed_product, views_of_finish
 
 ROWS = 64
 """Of a program, in all three passes: their sums over rows are columns of one table."""
@@ -88,10 +88,8 @@ def gate(
     a = take(gates, row, live, unit, 2 * F).to(tl.float32) + line(bias, unit)
     g = take(gates + F, row, live, unit, 2 * F).to(tl.float32) + line(bias + F, unit)
     dh = take(units, row, live, unit, F).to(tl.float32)
-    below, bell = normal(g)
-    da = dh * g * below
-    dg = dh * a * (below + g * DENSITY * bell)
-    put(units, row, live, unit, F, a * g * below)
+    found, da, dg = gate_back(a, g, dh)
+    put(units, row, live, unit, F, found)
     put(gates, row, live, unit, 2 * F, da)
     put(gates + F, row, live, unit, 2 * F, dg)
     target = sums + tl.program_id(0).to(tl.int64) * (2 * F + 4 * D)
@@ -142,7 +140,7 @@ def leave(
 
 @triton.jit
 @no_type_check
-def fold(
+def place_sums(
     sums,
     out,
     blocks,
@@ -166,7 +164,7 @@ def fold(
     tl.store(out + place, total)
 
 
-def finish_back(
+def finish_back_by_library(
     x: Tensor,
     o: Tensor,
     packed: Tensor,
@@ -177,7 +175,7 @@ def finish_back(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of x (of every row of o, before equal ones are added up), o and parameters."""
     (rows, inner), (again, width) = o.shape, x.shape
-    kind, blocks = o.dtype, pieces(rows, ROWS)
+    kind, blocks = o.dtype, triton.cdiv(rows, ROWS)
     sizes = {"D": width, "F": hidden}
     block = {"ROWS": ROWS, "num_warps": WARPS}
     around = sizes | block | {"INNER": inner, "COLUMNS": columns, "num_stages": 2}
@@ -192,13 +190,13 @@ def finish_back(
         gate[(blocks, hidden // some)](gates, units, packed, sums, rows, **within)
         gradient = torch.empty_like(packed, dtype=torch.float32)
         into_grad, weight_grad, out_grad = views_of_finish(gradient, width, hidden, inner)
-        product(gates, normed, into_grad)
-        product(rounded, units, weight_grad)
+        transposed_product(gates, normed, into_grad)
+        transposed_product(rounded, units, weight_grad)
         dx, dn = x.new_empty((rows, width)), gates @ into
         leave[(blocks,)](x, o, packed, weights, grad, dn, dx, rounded, sums, rows, again, **around)
-        product(rounded, o, out_grad)
+        transposed_product(rounded, o, out_grad)
         few = 16
-        fold[(pieces(sums.shape[1], few),)](
+        place_sums[(triton.cdiv(sums.shape[1], few),)](
             sums, gradient, blocks, INNER=inner, BLOCKS=depth(blocks, 256), COLUMNS=few, **sizes
         )
     return dx, rounded @ out_weight, gradient.to(packed.dtype)

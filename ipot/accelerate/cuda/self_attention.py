@@ -8,42 +8,25 @@ tile has to be turned round. That took longer (docs/speed.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import torch
+import triton
 from jaxtyping import Float
 from torch import Tensor
 
-from ipot.accelerate.cuda._attention_plan import enough, padded
 from ipot.accelerate.cuda._attention_self import backward_kernel
-from ipot.accelerate.cuda.rows_layout import pieces
+from ipot.accelerate.cuda.programs import Tile, enough, padded
 
 
-@dataclass(frozen=True)
-class Tiles:
-    """Rows and columns of a tile, and how a program runs."""
-
-    rows: int
-    columns: int
-    warps: int
-    stages: int
-
-    def options(self) -> dict[str, Any]:
-        """As a launch takes them."""
-        return {"num_warps": self.warps, "num_stages": self.stages}
-
-
-def tiles(width: int) -> Tiles:
+def tile_of(width: int) -> Tile:
     """By the padded width of a head. Measured on an H200 up to 32."""
     if width > 64:
-        return Tiles(64, 32, 4, 1)
-    return Tiles(64, 64, 4, 3)
+        return Tile(64, 32, 4, 1)
+    return Tile(64, 64, 4, 3)
 
 
 def blocks_of(count: int, width: int) -> int:
     """Blocks of queries of a sample, for which there are sums; by the width of a head."""
-    return pieces(count, _rows(count, padded(width)))
+    return triton.cdiv(count, _rows(count, padded(width)))
 
 
 def self_gradients(
@@ -60,8 +43,8 @@ def self_gradients(
     size, count, inner = gradient.shape
     width = inner // heads
     wide = padded(width)
-    how, rows = tiles(wide), _rows(count, wide)
-    programs = size * heads * pieces(count, rows)
+    how, rows = tile_of(wide), _rows(count, wide)
+    programs = size * heads * triton.cdiv(count, rows)
     found = torch.empty_like(triples)
     deltas = torch.empty_like(lse)
     # Together they fill a GPU; one behind the other they do not compute twice what they share.
@@ -86,4 +69,4 @@ def self_gradients(
 
 
 def _rows(count: int, width: int) -> int:
-    return min(tiles(width).rows, padded(count))
+    return min(tile_of(width).rows, padded(count))

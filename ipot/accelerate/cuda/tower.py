@@ -23,9 +23,9 @@ from torch.autograd.function import once_differentiable
 from ipot.accelerate.cuda.rows_layout import by_library
 from ipot.accelerate.cuda.tower_few import FewRows
 from ipot.accelerate.cuda.tower_many import ManyRows
-from ipot.accelerate.cuda.tower_plan import Plan
+from ipot.accelerate.cuda.tower_schedule import Schedule
 
-__all__ = ["FewRows", "ManyRows", "Plan", "roll", "tower_for"]
+__all__ = ["FewRows", "ManyRows", "Schedule", "roll", "tower_for"]
 
 
 def tower_for(state: Float[Tensor, "B Z d"]) -> type[FewRows] | type[ManyRows]:
@@ -34,20 +34,22 @@ def tower_for(state: Float[Tensor, "B Z d"]) -> type[FewRows] | type[ManyRows]:
 
 
 def roll(
-    state: Float[Tensor, "B Z d"], plan: Plan, kind: torch.dtype, *packed: Tensor
+    state: Float[Tensor, "B Z d"], schedule: Schedule, kind: torch.dtype, *packed: Tensor
 ) -> Float[Tensor, "T B Z d"]:
     """The states that are asked for, by blocks that are packed as two tensors each. Products are of
     this `kind`."""
-    return _Rolled.apply(state, plan, kind, *packed)
+    return _Rolled.apply(state, schedule, kind, *packed)
 
 
 class _Rolled(torch.autograd.Function):
     """All blocks, forward and backward."""
 
     @staticmethod
-    def forward(ctx: Any, state: Tensor, plan: Plan, kind: torch.dtype, *packed: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, state: Tensor, schedule: Schedule, kind: torch.dtype, *packed: Tensor
+    ) -> Tensor:
         with torch.autocast(state.device.type, enabled=False), torch.cuda.device_of(state):
-            tower = tower_for(state)(state.shape, plan, kind, packed)
+            tower = tower_for(state)(state.shape, schedule, kind, packed)
             states, kept = tower.forward(state)
         ctx.tower, ctx.kind = tower, state.dtype
         ctx.save_for_backward(*(tensor for each in kept for tensor in each))

@@ -15,11 +15,12 @@ from torch import Tensor
 
 from ipot.accelerate.cuda import rows_launch
 from ipot.accelerate.cuda.attention import attend_self_with_lse
+from ipot.accelerate.cuda.blocks import PackedBlock
 from ipot.accelerate.cuda.rows import pack_finish, pack_projection
 from ipot.accelerate.cuda.rows_launch import Rowwise, launch_finish_back, launch_project_back
 from ipot.accelerate.cuda.self_attention import self_gradients
-from ipot.accelerate.cuda.tower_plan import Plan
-from ipot.accelerate.cuda.tower_weights import Left, Packed
+from ipot.accelerate.cuda.tower_schedule import Schedule
+from ipot.accelerate.cuda.tower_weights import Left
 
 SCRATCH = 1 << 30
 """Bytes that applications may leave for the gradients of weights before these are computed."""
@@ -40,13 +41,13 @@ class FewRows:
     Kept = Kept
 
     def __init__(
-        self, shape: torch.Size, plan: Plan, kind: torch.dtype, packed: Sequence[Tensor]
+        self, shape: torch.Size, schedule: Schedule, kind: torch.dtype, packed: Sequence[Tensor]
     ) -> None:
-        self.shape, self.plan, self.kind = shape, plan, kind
+        self.shape, self.schedule, self.kind = shape, schedule, kind
         self.rows, self.width = shape[0] * shape[1], shape[2]
         pairs = zip(packed[::2], packed[1::2], strict=True)
-        self.blocks = [Packed(*pair, kind) for pair in pairs]
-        self.count = plan.applications(len(self.blocks))
+        self.blocks = [PackedBlock.of(p.detach(), f.detach(), kind) for p, f in pairs]
+        self.count = schedule.applications(len(self.blocks))
 
     @staticmethod
     def pack(
@@ -58,14 +59,14 @@ class FewRows:
     def forward(self, state: Tensor) -> tuple[Tensor, list[Kept]]:
         """The states asked for, and what to keep of each application."""
         x = state.detach().reshape(self.rows, self.width).float().contiguous()
-        states = x.new_empty(len(self.plan.wanted), self.rows, self.width)
+        states = x.new_empty(len(self.schedule.wanted), self.rows, self.width)
         kept = []
         for index in range(self.count):
-            block, place = self._block(index), self.plan.place(index, len(self.blocks))
+            block, place = self._block(index), self.schedule.place(index, len(self.blocks))
             triples = rows_launch.project(
-                x, block.project, block.project_rounded, 3 * self.plan.inner, self.kind
+                x, block.project, block.project_rounded, 3 * self.schedule.inner, self.kind
             ).view(*self.shape[:2], -1)
-            attended, lse = attend_self_with_lse(triples, self.plan.heads)
+            attended, lse = attend_self_with_lse(triples, self.schedule.heads)
             kept.append(Kept(x, triples, attended, lse))
             out = None if place is None else states[place]
             rows = attended.view(self.rows, -1)
@@ -77,7 +78,7 @@ class FewRows:
         weights, dstate = _Weights(self, kept), torch.empty_like(kept[0].x)
         weights.grad(self.count - 1).copy_(gradient[-1])
         for index in reversed(range(self.count)):
-            place = self.plan.place(index - 1, len(self.blocks)) if index else None
+            place = self.schedule.place(index - 1, len(self.blocks)) if index else None
             more = None if place is None else gradient[place]
             self._back(index, kept[index], weights, dstate, more)
         return dstate.view(self.shape), weights.totals()
@@ -92,7 +93,7 @@ class FewRows:
         finish = (block.finish, block.finish_rounded)
         launch_finish_back(own.x, attended, *finish, left.grad[place], back, behind)
         triples = self_gradients(
-            back.view(own.attended.shape), own.triples, own.attended, own.lse, self.plan.heads
+            back.view(own.attended.shape), own.triples, own.attended, own.lse, self.schedule.heads
         ).view(self.rows, -1)
         left.keep(place, own.x, attended, triples)
         to = weights.grad(index - 1) if index else dstate
@@ -102,7 +103,7 @@ class FewRows:
         if place == 0:
             weights.add(index, left)
 
-    def _block(self, index: int) -> Packed:
+    def _block(self, index: int) -> PackedBlock:
         return self.blocks[index % len(self.blocks)]
 
 

@@ -4,10 +4,10 @@ Forward, every application leaves what its two norms made of the rows (rounded, 
 its queries, keys and values, and its attention: nothing has to be computed again but the hidden
 layer. Backward, what lies between the library's products are four passes over memory:
 
-    gates_back    the hidden layer, and the gradients of its gates
-    norm_back     through the norm behind the attention, past it and rounded
-    --            the attention's backward pass
-    norm_back     through the norm before it; the gradient of a state that was asked for is added
+    gates_back        the hidden layer, and the gradients of its gates
+    norm_pass_back    through the norm behind the attention, past it and rounded
+    --                the attention's backward pass
+    norm_pass_back    through the norm before it, and with the gradient of a state asked for added
 
 The affine part of a norm is folded into the weight behind it: its gradients are those of small
 weights and cost nothing over the rows. Gradients of weights are kept for each application and added
@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+import triton
 from jaxtyping import Float
 from torch import Tensor
 
@@ -27,9 +28,9 @@ from ipot.accelerate.cuda import rows_forward, tower_rows
 from ipot.accelerate.cuda.attention import attend_self_with_lse
 from ipot.accelerate.cuda.rows import joined
 from ipot.accelerate.cuda.rows_launch import finish_sizes
-from ipot.accelerate.cuda.rows_layout import pieces, product, share, tuning, views_of_finish
+from ipot.accelerate.cuda.rows_layout import share, transposed_product, tuning, views_of_finish
 from ipot.accelerate.cuda.self_attention import blocks_of, self_gradients
-from ipot.accelerate.cuda.tower_plan import Plan
+from ipot.accelerate.cuda.tower_schedule import Schedule
 
 PROGRAMS = 1056
 """Of a pass that sums columns, at most: eight for each processor of a large GPU."""
@@ -57,16 +58,16 @@ class ManyRows:
     Kept = Kept
 
     def __init__(
-        self, shape: torch.Size, plan: Plan, kind: torch.dtype, packed: Sequence[Tensor]
+        self, shape: torch.Size, schedule: Schedule, kind: torch.dtype, packed: Sequence[Tensor]
     ) -> None:
-        self.shape, self.plan, self.kind = shape, plan, kind
+        self.shape, self.schedule, self.kind = shape, schedule, kind
         self.rows, self.width = shape[0] * shape[1], shape[2]
         pairs = zip(packed[::2], packed[1::2], strict=True)
-        self.blocks = [_Block(*pair, plan.inner, self.width, kind) for pair in pairs]
+        self.blocks = [_Block(*pair, schedule.inner, self.width, kind) for pair in pairs]
         # Of a pass that sums columns: its programs, and the rows of each.
-        self.stretch = pieces(pieces(self.rows, PROGRAMS), PASS["ROWS"]) * PASS["ROWS"]
-        self.programs = pieces(self.rows, self.stretch)
-        self.count = plan.applications(len(self.blocks))
+        self.stretch = triton.cdiv(triton.cdiv(self.rows, PROGRAMS), PASS["ROWS"]) * PASS["ROWS"]
+        self.programs = triton.cdiv(self.rows, self.stretch)
+        self.count = schedule.applications(len(self.blocks))
 
     @staticmethod
     def pack(
@@ -86,17 +87,17 @@ class ManyRows:
     def forward(self, state: Tensor) -> tuple[Tensor, list[Kept]]:
         """The states asked for, and what to keep of each application."""
         x = state.detach().reshape(self.rows, self.width).float().contiguous()
-        states = x.new_empty(len(self.plan.wanted), self.rows, self.width)
+        states = x.new_empty(len(self.schedule.wanted), self.rows, self.width)
         values, factors = self._empty()
-        tower_rows.normalise[(pieces(self.rows, PASS["ROWS"]),)](
+        tower_rows.normalise[(triton.cdiv(self.rows, PASS["ROWS"]),)](
             x, values, factors, self.rows, D=self.width, **PASS
         )
         kept = []
         for index in range(self.count):
-            block, place = self._block(index), self.plan.place(index, len(self.blocks))
+            block, place = self._block(index), self.schedule.place(index, len(self.blocks))
             triples = torch.addmm(block.offset, values, block.project.T)
             triples = triples.view(*self.shape[:2], -1)
-            attended, lse = attend_self_with_lse(triples, self.plan.heads)
+            attended, lse = attend_self_with_lse(triples, self.schedule.heads)
             inside, behind = self._empty(), self._empty()
             out = torch.empty_like(x) if place is None else states[place]
             self._finish(block, x, attended, out, inside, behind)
@@ -113,7 +114,7 @@ class ManyRows:
         for index in reversed(range(self.count)):
             block, own = self._block(index), kept[index]
             dy, rounded = self._behind(index, block, own, sums, dy, rounded)
-            place = self.plan.place(index - 1, len(self.blocks)) if index else None
+            place = self.schedule.place(index - 1, len(self.blocks)) if index else None
             more = None if place is None else gradient[place]
             dy, rounded = self._before(index, block, own, sums, dy, rounded, more)
         return dy.view(self.shape), sums.gradients(self.blocks)
@@ -124,15 +125,15 @@ class ManyRows:
         """From behind a block to behind its attention."""
         gates = rounded.new_empty(self.rows, 2 * block.hidden)
         units = rounded.new_empty(self.rows, block.hidden)
-        tower_rows.gates_back[(pieces(self.rows, GATES["ROWS"]),)](
+        tower_rows.gates_back[(triton.cdiv(self.rows, GATES["ROWS"]),)](
             *(own.inside, rounded, block.packed, block.rounded),
             *(gates, units, sums.gates[index], self.rows),
             D=self.width,
             F=block.hidden,
             **GATES | {"HIDDEN": share(block.hidden, GATES["HIDDEN"])},
         )
-        product(gates, own.inside, sums.into[index])
-        product(rounded, units, sums.weight[index])
+        transposed_product(gates, own.inside, sums.into[index])
+        transposed_product(rounded, units, sums.weight[index])
         return self._norm_back(
             gates @ block.into, own.inside, own.inside_factors, dy, None, sums.out_bias[index]
         )
@@ -149,12 +150,12 @@ class ManyRows:
     ) -> tuple[Tensor, Tensor]:
         """From behind a block's attention to before the block."""
         attended = own.attended.view(self.rows, -1)
-        product(rounded, attended, sums.out[index])
+        transposed_product(rounded, attended, sums.out[index])
         back = (rounded @ block.out).view(own.attended.shape)
         triples = self_gradients(
-            back, own.triples, own.attended, own.lse, self.plan.heads, sums.queries[index]
+            back, own.triples, own.attended, own.lse, self.schedule.heads, sums.queries[index]
         ).view(self.rows, -1)
-        product(triples, own.values, sums.project[index])
+        transposed_product(triples, own.values, sums.project[index])
         total = sums.back[index - 1] if index else sums.unused
         return self._norm_back(triples @ block.project, own.values, own.factors, dy, more, total)
 
@@ -177,7 +178,7 @@ class ManyRows:
     ) -> None:
         """All behind the attention; values and factors of the norm inside and of the next one."""
         how = tuning(self.width, self.rows).finish
-        rows_forward.finish[(pieces(self.rows, how.rows),)](
+        rows_forward.finish[(triton.cdiv(self.rows, how.rows),)](
             *(x, attended, block.packed, block.rounded, out),
             *(*inside, *behind, self.rows, self.rows),
             **finish_sizes(how, self.width, block.hidden, block.inner),
@@ -195,7 +196,7 @@ class ManyRows:
     ) -> tuple[Tensor, Tensor]:
         """The gradient before a norm, in full and rounded; its sums go to `total`."""
         dx, rounded = torch.empty_like(grad), torch.empty_like(values)
-        tower_rows.norm_back[(self.programs,)](
+        tower_rows.norm_pass_back[(self.programs,)](
             *(dn, values, factors, grad, grad if more is None else more, dx, rounded, total),
             *(self.rows, self.stretch),
             D=self.width,
@@ -234,10 +235,10 @@ class _Sums:
 
         self.project = table(3 * block.inner, width)
         samples, rows, _ = tower.shape
-        blocks = blocks_of(rows, block.inner // tower.plan.heads)
+        blocks = blocks_of(rows, block.inner // tower.schedule.heads)
         self.queries = table(samples * blocks, block.inner)
         self.into = table(2 * block.hidden, width)
-        self.gates = table(pieces(tower.rows, GATES["ROWS"]), 2 * block.hidden)
+        self.gates = table(triton.cdiv(tower.rows, GATES["ROWS"]), 2 * block.hidden)
         self.weight = table(width, block.hidden)
         self.back = table(tower.programs, width)
         self.back[-1].zero_()  # the last has one sum instead of many

@@ -29,7 +29,7 @@ def normalise(x, values, factors, rows, D: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 @no_type_check
-def norm_back(
+def norm_pass_back(
     dn,
     values,
     factors,

@@ -9,27 +9,32 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from ipot.accelerate.cuda.blocks import PackedBlock
 from ipot.accelerate.cuda.rows import joined
-from ipot.accelerate.cuda.rows_launch import Behind, fold, launch_project_back, norm_table, products
-from ipot.accelerate.cuda.rows_layout import EPS, check_finish, product, tuning, views_of_finish
+from ipot.accelerate.cuda.rows_launch import (
+    Behind,
+    add_shares,
+    launch_project_back,
+    norm_table,
+    weight_shares,
+)
+from ipot.accelerate.cuda.rows_layout import (
+    EPS,
+    check_finish,
+    transposed_product,
+    tuning,
+    views_of_finish,
+)
 
 LIBRARY = 32768
 """Rows, of all applications together, from where on the library's products are quicker."""
-
-
-class Packed:
-    """The parameters of a block as `rows` packs them, in full and rounded."""
-
-    def __init__(self, project: Tensor, finish: Tensor, kind: torch.dtype) -> None:
-        self.project, self.finish = project.detach(), finish.detach()
-        self.project_rounded, self.finish_rounded = self.project.to(kind), self.finish.to(kind)
 
 
 class Left:
     """Places for what some applications of a block leave in their backward pass."""
 
     def __init__(
-        self, block: Packed, x: Float[Tensor, "R d"], attended: Float[Tensor, "R i"], many: int
+        self, block: PackedBlock, x: Float[Tensor, "R d"], attended: Float[Tensor, "R i"], many: int
     ) -> None:
         self.block, self.rows = block, len(x)
         self.hidden = check_finish(x, attended, block.finish, block.finish_rounded)
@@ -40,7 +45,7 @@ class Left:
         self.x, self.attended, self.triples = [x] * many, [attended] * many, [attended] * many
 
     @staticmethod
-    def size(block: Packed, x: Float[Tensor, "R d"], attended: Float[Tensor, "R i"]) -> int:
+    def size(block: PackedBlock, x: Float[Tensor, "R d"], attended: Float[Tensor, "R i"]) -> int:
         """Bytes that one application takes, but for its sums."""
         hidden = check_finish(x, attended, block.finish, block.finish_rounded)
         rounded = x.shape[1] + 3 * hidden + 3 * attended.shape[1]
@@ -62,8 +67,10 @@ class Left:
         how, block = tuning(x.shape[1], self.rows), self.block
         project = (block.project, block.project_rounded)
         before = launch_project_back(x, *project, triples, None, how=how.project_back)
-        shares = products(how.products, behind, grad, attended)
-        return fold(before, sums, block.project), fold(shares, behind.sums, block.finish)
+        shares = weight_shares(how.products, behind, grad, attended)
+        return add_shares(before, sums, block.project), add_shares(
+            shares, behind.sums, block.finish
+        )
 
     def _before_by_library(self, x: Tensor, triples: Tensor, sums: Tensor) -> Tensor:
         width, columns = x.shape[1], triples.shape[1]
@@ -71,7 +78,7 @@ class Left:
         gamma, beta = packed[-2 * width : -width], packed[-width:]
         normed = F.layer_norm(x, (width,), gamma, beta, EPS).to(triples.dtype)
         weight = x.new_empty(columns, width, dtype=torch.float32)
-        product(triples, normed, weight)
+        transposed_product(triples, normed, weight)
         parts = [weight]
         if packed.numel() > (columns + 2) * width:
             parts.append(_sums(triples))
@@ -82,9 +89,9 @@ class Left:
         found = torch.empty_like(packed, dtype=torch.float32)
         width, inner = grad.shape[1], attended.shape[1]
         into, weight, out = views_of_finish(found, width, self.hidden, inner)
-        product(behind.dgates, behind.normed, into)
-        product(grad.to(kind), behind.units, weight)
-        product(behind.dx.to(kind), attended, out)
+        transposed_product(behind.dgates, behind.normed, into)
+        transposed_product(grad.to(kind), behind.units, weight)
+        transposed_product(behind.dx.to(kind), attended, out)
         sums = _sums(behind.dgates), _sums(grad), joined([_sums(behind.dx), _sums(behind.sums)])
         # Biases stand behind their weights: W1 b1 W2 b2 Wo bo gamma beta.
         place = 0

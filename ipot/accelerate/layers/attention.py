@@ -229,7 +229,7 @@ class QuickBlock(Accelerated, AttentionBlock):
         y: Asked,
         x: Tensor | Context | None = None,
         mask: Tensor | None = None,
-        packed: cuda_blocks.Packed | None = None,
+        packed: cuda_blocks.PackedBlock | None = None,
     ) -> Float[Tensor, "B M o"]:
         """One block; `x` and its `mask` are the context of a cross-attention. `packed` has the
         parameters of a self-attention, if they were packed for several calls."""

@@ -91,6 +91,17 @@ class QuickProcessor(Accelerated, Processor):
         return state.requires_grad or any(p.requires_grad for p in self.parameters())
 
 
+def _known_inside(layer: Any) -> bool:
+    """True if an encoder or decoder is made of the block, position features and lift that are known
+    here, without hooks on them."""
+    position, lift = layer.position, layer.lift
+    plain = is_plain(layer.block, QuickBlock) and layer.block.quick
+    plain = plain and is_plain(position, QuickFourierFeatures, FourierFeatures)
+    if lift is None:
+        return plain and not hooked(position)
+    return plain and is_plain(lift, Lift) and not hooked(position, lift)
+
+
 class QuickInducingPoints(Accelerated, KeepsMesh, InducingPoints):
     """An encoder that computes a shared mesh once, and takes very many inputs in chunks."""
 
@@ -99,12 +110,10 @@ class QuickInducingPoints(Accelerated, KeepsMesh, InducingPoints):
 
     def start(self) -> None:
         """Find out whether kernels can compute position features, lift and projections together."""
-        inside = [self.position, *([] if self.lift is None else [self.lift])]
-        known = is_plain(self.block, QuickBlock) and self.block.quick
-        known = known and is_plain(self.position, QuickFourierFeatures, FourierFeatures)
-        known = known and (self.lift is None or is_plain(self.lift, Lift)) and not hooked(*inside)
-        self.known_inside = known
-        self.open = known and self.block.attend.open_context and not hooked(self.block.attend)
+        self.known_inside = _known_inside(self)
+        self.open = (
+            self.known_inside and self.block.attend.open_context and not hooked(self.block.attend)
+        )
 
     def forward(
         self,
@@ -247,12 +256,10 @@ class QuickQueryDecoder(Accelerated, KeepsMesh, QueryDecoder):
 
     def start(self) -> None:
         """Find out whether kernels can compute position features, lift and projection together."""
-        inside = [self.position, *([] if self.lift is None else [self.lift])]
-        known = is_plain(self.block, QuickBlock) and self.block.quick
-        known = known and is_plain(self.position, QuickFourierFeatures, FourierFeatures)
-        known = known and (self.lift is None or is_plain(self.lift, Lift)) and not hooked(*inside)
-        self.known_inside = known
-        self.open = known and self.block.attend.open_query and not hooked(self.block.attend)
+        self.known_inside = _known_inside(self)
+        self.open = (
+            self.known_inside and self.block.attend.open_query and not hooked(self.block.attend)
+        )
 
     @property
     def lean(self) -> bool:
@@ -281,7 +288,7 @@ class QuickQueryDecoder(Accelerated, KeepsMesh, QueryDecoder):
         width = None
         if cuda.available(places.device) and fixed_mesh.absorbs(part, self.position.width):
             width = fixed_mesh.columns(self.position.width)
-        return Known(places, for_product(fixed_mesh.fold(features, part.norm.eps, width)))
+        return Known(places, for_product(fixed_mesh.operand_of(features, part.norm.eps, width)))
 
     def keep(self, places: Float[Tensor, "1 N D"]) -> None:
         """Keep the features of these queries, if the next layers can be computed from them."""
@@ -305,5 +312,5 @@ class QuickQueryDecoder(Accelerated, KeepsMesh, QueryDecoder):
         rows, width = features.shape[1:]
         if features.requires_grad or not self.open or not part.absorbs(rows, width, state):
             return features
-        wide = fixed_mesh.fold(features, part.norm.eps, fixed_mesh.columns(width))
+        wide = fixed_mesh.operand_of(features, part.norm.eps, fixed_mesh.columns(width))
         return Folded(for_product(wide))

@@ -17,14 +17,10 @@ import h5py
 
 from ipot.data.guard.paths import regular_file, shown
 from ipot.errors import DataError
-from ipot.memory import in_words
+from ipot.memory import SMALL, SQUEEZED, in_words
 
 _low: Any = h5py
 """The low-level calls, which type checkers do not know."""
-SQUEEZED = 1100
-"""How many bytes one byte of a file can stand for."""
-SMALL = 2**26
-"""Bytes that any file may claim."""
 READ = 2**28
 """Bytes of arrays that `look` reads through."""
 PIECE = 2**22

@@ -13,6 +13,7 @@ from typing import Any
 from ipot.data.guard import hdf5
 from ipot.data.guard.paths import regular_file, shown
 from ipot.errors import DataError
+from ipot.memory import SMALL
 
 PRELOAD = ("h5py", "netCDF4")
 SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
@@ -82,7 +83,7 @@ class _Header:
             raise self.wrong(f"its variables reach to byte {max(ends)}")
         if records > self.size and not streaming:
             raise self.wrong(f"it claims {records} records")
-        if max(lengths, default=0) > max(self.size, hdf5.SMALL):
+        if max(lengths, default=0) > max(self.size, SMALL):
             raise self.wrong(f"a dimension has the length {max(lengths)}")
 
     def variable(self, lengths: list[int]) -> tuple[int, list[int], int]:

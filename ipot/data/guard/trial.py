@@ -29,12 +29,10 @@ from typing import Any
 
 from ipot.data.guard.paths import shown
 from ipot.errors import DataError
-from ipot.memory import allowed
+from ipot.memory import SQUEEZED, allowed
 
 SPARE = 2**28
 """Bytes that a reader may take besides its data."""
-SQUEEZED = 1100
-"""How many bytes of data one byte of a file can stand for."""
 SECONDS = 3
 """Of processor time, for any file; and one more for each megabyte."""
 LONGEST = 900

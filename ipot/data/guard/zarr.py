@@ -17,10 +17,8 @@ import numpy as np
 
 from ipot.data.guard.paths import file_or_folder, refuse_leaving, shown
 from ipot.errors import DataError
+from ipot.memory import SMALL, SQUEEZED
 
-MARKS = ("zarr.json", ".zgroup", ".zmetadata")
-SQUEEZED = 1100
-SMALL = 2**26
 SPARSE = 100_000
 """Chunks that any array may have, stored or not."""
 JSON = 2**26

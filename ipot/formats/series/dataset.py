@@ -74,20 +74,8 @@ def join(
         )
     longitudes = np.concatenate([p.longitudes for p in (given, told) if p is not None])
     west = find_west(longitudes)
-    seen = np.stack([np.isfinite(v).all(1) for v in arrays.values])
-    known = np.stack([np.isfinite(t).all((0, 2)) for t in arrays.targets])
-    whole = np.isfinite(arrays.parameters).all(1)
-    fine = np.asarray(known.any(1) & whole)
-    if given is not None:
-        fine = fine & seen.any(1)
-    notes = [*notes, *_left_out(seen, known, fine, given is not None)]
-    rows = np.flatnonzero(fine)
-    if not len(rows):
-        raise DataError(
-            f"all {len(fine)} samples miss their inputs ({', '.join(series.inputs)}) at every "
-            f"place, or their targets ({', '.join(series.targets)}): nothing is left to learn from"
-        )
-    seen, known = seen[rows], known[rows]
+    rows, seen, known, left_out = _usable(arrays, series, placed=given is not None)
+    notes = [*notes, *left_out]
     inside, asked = np.asarray(seen.any(0)), np.asarray(known.any(0))
     points = np.zeros((0, len(told.names))) if given is None else given.points(west)[inside]
     queries = told.points(west)[asked]
@@ -138,6 +126,26 @@ def join(
         starts=windows.starts[rows],
         members=windows.members[rows],
     )
+
+
+def _usable(
+    arrays: WindowValues, series: Series, *, placed: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """The samples that can be learnt from, which of their values and targets are known at each
+    place, and what was left out; `placed` says that inputs have places."""
+    seen = np.stack([np.isfinite(v).all(1) for v in arrays.values])
+    known = np.stack([np.isfinite(t).all((0, 2)) for t in arrays.targets])
+    whole = np.isfinite(arrays.parameters).all(1)
+    fine = np.asarray(known.any(1) & whole)
+    if placed:
+        fine = fine & seen.any(1)
+    rows = np.flatnonzero(fine)
+    if not len(rows):
+        raise DataError(
+            f"all {len(fine)} samples miss their inputs ({', '.join(series.inputs)}) at every "
+            f"place, or their targets ({', '.join(series.targets)}): nothing is left to learn from"
+        )
+    return rows, seen[rows], known[rows], _left_out(seen, known, fine, placed)
 
 
 def input_names(series: Series) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from ipot.errors import DataError
 from ipot.formats.roles import role_named, role_of
 from ipot.formats.series.windows import Axis
 from ipot.formats.xarray_files import values_of
-from ipot.memory import allowed
+from ipot.memory import free_memory
 
 PIECE = 32 << 20
 """Bytes that are read at once."""
@@ -166,14 +166,10 @@ def fill(
     return Filled(low, high, missing, np.concatenate(some))
 
 
-def free_memory() -> int:
-    """Bytes that this process may still take, by the machine, its container and its limits."""
-    found = [_machine()]
-    if (most := allowed()) is not None:
-        found.append(most)
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    with contextlib.suppress(OSError, ValueError):  # no limit, or another system
-        found.append(int(limit.read_text()) - int(used.read_text()))
+def memory_left() -> int:
+    """Bytes that this process may still take, by the machine, its container and its own limits."""
+    free = free_memory()
+    found = [4 << 30 if free is None else free]  # a system that does not say
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -182,14 +178,6 @@ def free_memory() -> int:
             taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
             found.append(most - taken)
     return max(min(found), 1 << 20)
-
-
-def _machine() -> int:
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable"):
-                return int(line.split()[1]) * 1024
-    return 4 << 30  # a system that does not say
 
 
 def as_field(name: str, array: Any, time: str | None, sample: str | None) -> Field:

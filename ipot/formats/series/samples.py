@@ -18,7 +18,7 @@ from ipot.errors import DataError
 from ipot.formats.series import clock as clocks
 from ipot.formats.series.dataset import WindowValues, join
 from ipot.formats.series.description import Series
-from ipot.formats.series.frames import PIECE, Field, free_memory
+from ipot.formats.series.frames import PIECE, Field, memory_left
 from ipot.formats.series.places import in_order
 from ipot.formats.series.variables import (
     Variables,
@@ -79,7 +79,7 @@ def from_xarray(
     every, stride = whole("every", every), whole("stride", stride)
     max_samples = None if max_samples is None else whole("max_samples", max_samples)
     season = flag("season", season)
-    limit = free_memory() // 4 if memory is None else bytes_of("memory", memory)
+    limit = memory_left() // 4 if memory is None else bytes_of("memory", memory)
     space = None if space is None else listed("space", space)
     refuse_dimensions(time, sample)
     source = as_dataset(source, "source")

@@ -12,6 +12,7 @@ from ipot.accelerate.cpu import blockwise
 from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
 from ipot.nn.attention import attention as plain_attention
+from tests.accelerate.cpu.threads import with_one_and_with_three
 from tests.accelerate.models import target
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
@@ -39,7 +40,12 @@ SIZES = {
 
 
 def problem(name, scale=1.0):
-    samples, asking, queries, keys, heads, width, value_width, masked = SIZES[name]
+    return drawn(SIZES[name], scale)
+
+
+def drawn(sizes, scale=1.0):
+    """Queries, keys and values; a mask; heads; the gradient of the answer."""
+    samples, asking, queries, keys, heads, width, value_width, masked = sizes
     torch.manual_seed(0)
     query = scale * torch.randn(asking, queries, heads * width)
     key = torch.randn(samples, keys, heads * width)
@@ -174,15 +180,9 @@ def test_hidden_keys_may_hold_anything():
 
 @pytest.mark.parametrize("name", ["encoder", "narrow decoder", "heads"])
 def test_results_do_not_depend_on_threads(name):
-    given, before = problem(name), torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        alone = ours(*given)
-        torch.set_num_threads(3)
-        together = ours(*given)
-    finally:
-        torch.set_num_threads(before)
-    assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
+    given = problem(name)
+    found = with_one_and_with_three(lambda: ours(*given))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
 def test_tensors_may_lie_anyhow():

@@ -9,6 +9,7 @@ from ipot.accelerate.cpu.blocks import _before, _behind
 from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
 from ipot.nn.attention import AttentionBlock
+from tests.accelerate.cpu.threads import with_one_and_with_three
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
@@ -106,7 +107,7 @@ def test_layers_without_a_bias():
     for attended in (torch.randn(1, 75, 32), torch.randn(1, 75, 32)):
         wanted = blocks.finish_rows(rows, attended, *behind, 1e-5)
         torch.testing.assert_close(blocks.finish_rows(rows, attended, *bare, 1e-5), wanted)
-        wanted = blocks.norm_project(rows, behind.opened, 1e-5)
+        wanted = blocks.norm_project(rows, behind[1], 1e-5)
         torch.testing.assert_close(blocks.norm_project(rows, bare[1], 1e-5), wanted)
 
 
@@ -116,16 +117,10 @@ def test_results_do_not_depend_on_threads():
     weights = _before(part.norm, part.to_query, part.to_key_value)
     behind = _behind(part.to_out, last.norm, last.into, last.out)
     rows, attended = torch.randn(2, 10_000, 64), torch.randn(2, 10_000, 64)
-    before, found = torch.get_num_threads(), []
-    try:
-        for count in (1, 3):
-            torch.set_num_threads(count)
-            found.append(blocks.norm_project(rows, weights, 1e-5))
-            found.append(blocks.finish_rows(rows, attended, *behind, 1e-5))
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(found[0], found[2])
-    assert torch.equal(found[1], found[3])
+    projected = with_one_and_with_three(lambda: blocks.norm_project(rows, weights, 1e-5))
+    assert torch.equal(*projected)
+    finished = with_one_and_with_three(lambda: blocks.finish_rows(rows, attended, *behind, 1e-5))
+    assert torch.equal(*finished)
 
 
 def test_rows_may_lie_anyhow():

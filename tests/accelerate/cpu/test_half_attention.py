@@ -13,6 +13,8 @@ from ipot.accelerate.cpu.build import call, why_not_bf16
 from ipot.accelerate.cpu.interface import Problem, rows
 from ipot.accelerate.streaming import attend_chunks
 from ipot.nn.attention import attention as plain_attention
+from tests.accelerate.cpu import test_attention as exact
+from tests.accelerate.cpu.threads import with_one_and_with_three
 from tests.accelerate.models import target
 
 pytestmark = pytest.mark.skipif(
@@ -41,16 +43,7 @@ SIZES = {
 
 
 def problem(name, scale=1.0):
-    samples, asking, queries, keys, heads, width, value_width, masked = SIZES[name]
-    torch.manual_seed(0)
-    query = scale * torch.randn(asking, queries, heads * width)
-    key = torch.randn(samples, keys, heads * width)
-    value = torch.randn(samples, keys, heads * value_width)
-    mask = None
-    if masked:
-        mask = torch.rand(samples, keys) > 0.3
-        mask[:, 0] = True
-    return (query, key, value), mask, heads
+    return exact.drawn(SIZES[name], scale)[:3]
 
 
 def split(x, heads):
@@ -225,15 +218,8 @@ def test_hidden_keys_may_hold_anything(name, number):
 
 @pytest.mark.parametrize("name", ["encoder", "narrow decoder", "eight channels"])
 def test_results_do_not_depend_on_threads(name):
-    given, before = problem(name), torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        alone = ours(*given)
-        torch.set_num_threads(3)
-        together = ours(*given)
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(alone, together)
+    given = problem(name)
+    assert torch.equal(*with_one_and_with_three(lambda: ours(*given)))
 
 
 def test_tensors_may_lie_anyhow():

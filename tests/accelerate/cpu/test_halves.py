@@ -14,6 +14,7 @@ from ipot.nn.attention import AttentionBlock
 from tests.accelerate.cpu import test_mesh as meshes
 from tests.accelerate.cpu.test_block import drawn
 from tests.accelerate.cpu.test_project import FEATURES, exactly, points_of
+from tests.accelerate.cpu.threads import with_one_and_with_three
 from tests.accelerate.models import target
 
 pytestmark = pytest.mark.skipif(
@@ -114,8 +115,8 @@ def test_products_come_with_the_sums_of_features(name):
     position = FEATURES[name]
     points, weight = points_of(position), torch.randn(9, position.width + 2)
     scale = torch.randn(position.width)
-    layer = halves.Layer(weight[:, : position.width], None, scale)
-    found, sums = halves.products(points, waves(position), layer)
+    layer = halves.RoundedLayer(weight[:, : position.width], None, scale)
+    found, sums = halves.mesh_products(points, waves(position), layer)
     tokens = exactly(position, points)
     wanted = tokens @ (weight[:, : position.width] * scale).double().T
     assert gap(found, wanted) < NOISE
@@ -137,15 +138,8 @@ def test_attention_over_a_shared_mesh(name):
 @torch.no_grad()
 def test_a_mesh_answers_the_same_with_any_number_of_threads():
     query, tokens, norm, linear, heads, _ = meshes.problem("several groups of samples")
-    given, before, found = laid(tokens, norm, linear), torch.get_num_threads(), []
-    try:
-        for many in (1, 3):
-            torch.set_num_threads(many)
-            layer = blocks._layer(linear, norm)
-            found.append(halves.attend_mesh(query, *given, layer, norm.eps, heads))
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(*found)
+    given = *laid(tokens, norm, linear), blocks._layer(linear, norm), norm.eps, heads
+    assert torch.equal(*with_one_and_with_three(lambda: halves.attend_mesh(query, *given)))
 
 
 @torch.no_grad()
@@ -233,7 +227,7 @@ def test_layers_go_this_way_under_autocast(monkeypatch):
         kernel = getattr(halves, name)
         return lambda *given: ran.append(name) or kernel(*given)
 
-    for name in ("project", "products", "norm_project", "attend_mesh", "finish"):
+    for name in ("project", "mesh_products", "norm_project", "attend_mesh", "finish"):
         monkeypatch.setattr(halves, name, counted(name))
     position = FEATURES["plane"]
     points, values = points_of(position, 1), torch.randn(3, 131, 1)
@@ -258,7 +252,7 @@ def test_layers_go_this_way_under_autocast(monkeypatch):
     with rounding():
         found = steps()
         assert ran == [
-            "products",
+            "mesh_products",
             "project",
             "attend_mesh",
             "norm_project",

@@ -14,6 +14,7 @@ from ipot.accelerate.fixed_mesh import Known
 from ipot.accelerate.shared_mesh import Split, attend_laid, lay, sums_of
 from ipot.nn.attention import MultiHead
 from ipot.nn.attention import attention as plain_attention
+from tests.accelerate.cpu.threads import with_one_and_with_three
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
@@ -195,13 +196,7 @@ def test_without_gradients_it_is_the_same():
 
 
 def test_results_do_not_depend_on_threads():
-    before, found = torch.get_num_threads(), []
-    try:
-        for count in (1, 3):
-            torch.set_num_threads(count)
-            found.append(results(ours, *problem("several groups of samples")))
-    finally:
-        torch.set_num_threads(before)
+    found = with_one_and_with_three(lambda: results(ours, *problem("several groups of samples")))
     # Products by torch around the kernels may be summed in another order.
     assert all((a - b).norm() < 1e-6 * b.norm() for a, b in zip(*found, strict=True))
 

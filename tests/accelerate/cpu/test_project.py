@@ -10,6 +10,7 @@ from ipot.accelerate.cpu.build import why_not
 from ipot.accelerate.cpu.interface import available
 from ipot.accelerate.cpu.project import waves
 from ipot.nn.points import FourierFeatures
+from tests.accelerate.cpu.threads import with_one_and_with_three
 
 pytestmark = pytest.mark.skipif(not available(), reason=f"no library: {why_not()}")
 
@@ -77,7 +78,7 @@ def test_projections_are_those_of_the_layers(name, channels, columns):
 def test_products_come_with_the_sums_of_features(name):
     position = FEATURES[name]
     points, weight = points_of(position), torch.randn(9, position.width)
-    found, sums = project.products(points, waves(position), weight)
+    found, sums = project.mesh_products(points, waves(position), weight)
     tokens = exactly(position, points)
     wanted = tokens @ weight.double().T
     assert (found - wanted).abs().max() < NOISE * weight.abs().sum(1).max()
@@ -101,8 +102,8 @@ def test_tensors_may_lie_anyhow():
     assert torch.equal(project.project(*others), wanted)
     assert torch.equal(project.features(scattered(points), given), project.features(points, given))
     part = weight[:, : position.width]  # as it is cut from that of a layer
-    wanted = project.products(points, given, part.contiguous())[0]
-    assert torch.equal(project.products(points, given, part)[0], wanted)
+    wanted = project.mesh_products(points, given, part.contiguous())[0]
+    assert torch.equal(project.mesh_products(points, given, part)[0], wanted)
 
 
 def test_epsilon_counts_where_features_hardly_differ():
@@ -116,16 +117,10 @@ def test_epsilon_counts_where_features_hardly_differ():
 
 
 def test_results_do_not_depend_on_threads():
-    position, before = FEATURES["plane"], torch.get_num_threads()
+    position = FEATURES["plane"]
     points, values = points_of(position, 3, 40_000), torch.randn(3, 40_000, 1)
-    weight, offset, found = torch.randn(40, position.width + 1), torch.randn(40), []
-    try:
-        for count in (1, 3):
-            torch.set_num_threads(count)
-            found.append(project.project(points, values, waves(position), weight, offset, 1e-5))
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(*found)
+    given = waves(position), torch.randn(40, position.width + 1), torch.randn(40), 1e-5
+    assert torch.equal(*with_one_and_with_three(lambda: project.project(points, values, *given)))
 
 
 @pytest.mark.parametrize("count", [0, 1, 60, 61])

@@ -158,37 +158,37 @@ def test_a_large_batch_is_worked_off_in_groups(monkeypatch):
 def test_parts_are_added_up_alike_by_a_kernel_and_by_the_library(monkeypatch, name):
     from ipot.accelerate.cuda import _attention_launch as kernel
 
-    sizes, folded, fold = SIZES[name], [], kernel.fold
+    sizes, added, add_parts = SIZES[name], [], kernel.add_parts
     query, pairs, mask = draw(*sizes, dtype=HALF, masked=True)
     gradient = torch.randn(sizes[1], sizes[2], sizes[4] * sizes[6], device=DEVICE).to(HALF)
 
     def watched(parts, to):
-        folded.append(len(parts))
-        fold(parts, to)
+        added.append(len(parts))
+        add_parts(parts, to)
 
-    monkeypatch.setattr(kernel, "fold", watched)
+    monkeypatch.setattr(kernel, "add_parts", watched)
     ours = run("kernel", query, pairs, sizes[4], mask, gradient)
-    assert folded
-    assert min(folded) > 1
-    folded.clear()
-    monkeypatch.setattr(kernel, "MOST_FOLDED", 1)
+    assert added
+    assert min(added) > 1
+    added.clear()
+    monkeypatch.setattr(kernel, "MOST_ADDED", 1)
     theirs = run("kernel", query, pairs, sizes[4], mask, gradient)
-    assert folded == []
+    assert added == []
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=2e-3, atol=1e-4)
 
 
 def test_rows_are_divided_until_there_is_enough_to_do(monkeypatch):
-    from ipot.accelerate.cuda import _attention_plan as plan
+    from ipot.accelerate.cuda import programs
 
-    monkeypatch.setattr(plan, "enough", lambda device: 264)
+    monkeypatch.setattr(programs, "enough", lambda device: 264)
     device = torch.device("cpu")
-    assert plan.few_enough(64, 256, 10, device) == 8  # 320 programs
-    assert plan.few_enough(64, 10**6, 1, device) == 64
-    assert plan.few_enough(32, 7225, 1, device) == 16  # 452
-    assert plan.few_enough(64, 3, 1, device) == 8
-    assert plan.few_enough(4, 3, 1, device, least=2) == 2
-    assert plan.few_enough(4, 3, 1, device) == 4
+    assert programs.few_enough(64, 256, 10, device) == 8  # 320 programs
+    assert programs.few_enough(64, 10**6, 1, device) == 64
+    assert programs.few_enough(32, 7225, 1, device) == 16  # 452
+    assert programs.few_enough(64, 3, 1, device) == 8
+    assert programs.few_enough(4, 3, 1, device, least=2) == 2
+    assert programs.few_enough(4, 3, 1, device) == 4
 
 
 def test_scores_far_apart_do_not_overflow():

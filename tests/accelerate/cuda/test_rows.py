@@ -30,6 +30,16 @@ def plain_finish(x, o, out_weight, out_bias, gamma, beta, into_weight, into_bias
     return start + F.linear(a * F.gelu(g), weight, bias)
 
 
+def norm_project(x, gamma, beta, weight, bias=None, dtype=torch.bfloat16):
+    """The kernels, with parameters that are packed for this call alone."""
+    packed = rows.pack_projection(gamma, beta, weight, bias=bias)
+    return rows.norm_project(x, packed, len(weight), dtype)
+
+
+def finish_block(x, o, *weights):
+    return rows.finish_block(x, o, rows.pack_finish(*weights))
+
+
 def draw(*shapes, seed=0):
     """Normal numbers in float64 that float32 and bf16 hold as well, scaled like weights are."""
     random = torch.Generator().manual_seed(seed)
@@ -79,7 +89,7 @@ def test_a_projection_is_exact_in_float32(many, d, p, biased):
     arguments = draw_projection(many, d, p, biased)
 
     def ours(*arguments):
-        return rows.norm_project(*arguments, dtype=torch.float32)
+        return norm_project(*arguments, dtype=torch.float32)
 
     compare(ours, plain_projection, arguments, [torch.float32] * len(arguments), EXACT)
 
@@ -97,7 +107,7 @@ def test_a_projection_is_exact_in_float32(many, d, p, biased):
 )
 def test_the_end_of_a_block_is_exact_in_float32(few, many, d, i, f):
     arguments = draw_finish(few, many, d, i, f)
-    compare(rows.finish_block, plain_finish, arguments, [torch.float32] * 10, EXACT)
+    compare(finish_block, plain_finish, arguments, [torch.float32] * 10, EXACT)
 
 
 @pytest.mark.parametrize("d", [16, 32, 64])
@@ -105,10 +115,10 @@ def test_the_layouts_for_many_rows_and_many_shares_are_exact_too(d, monkeypatch)
     monkeypatch.setattr(rows_layout, "MANY", 1)
     monkeypatch.setattr(rows_layout, "LEAST", 32)
     arguments = draw_finish(130, 130, d, 32, 2 * d)
-    compare(rows.finish_block, plain_finish, arguments, [torch.float32] * 10, EXACT)
+    compare(finish_block, plain_finish, arguments, [torch.float32] * 10, EXACT)
     arguments = draw_projection(130, d, 64)
     compare(
-        lambda *a: rows.norm_project(*a, dtype=torch.float32),
+        lambda *a: norm_project(*a, dtype=torch.float32),
         plain_projection,
         arguments,
         [torch.float32] * 5,
@@ -124,7 +134,7 @@ def test_products_by_the_library_are_exact_too(few, many, d, i, f, monkeypatch):
     monkeypatch.setattr(rows_layout, "VERY_MANY", {d: 1})
     monkeypatch.setattr(rows_launch.rows_backward, "finish_back", None)  # the other way is closed
     arguments = draw_finish(few, many, d, i, f)
-    compare(rows.finish_block, plain_finish, arguments, [torch.float32] * 10, EXACT)
+    compare(finish_block, plain_finish, arguments, [torch.float32] * 10, EXACT)
 
 
 def test_parameters_that_are_rounded_have_rounded_gradients(monkeypatch):
@@ -148,7 +158,7 @@ def test_there_are_layouts_for_all_that_the_library_multiplies():
 
 def test_rows_far_from_zero_are_normalised_as_well():
     x, *rest = draw_projection(20, 32, 64)
-    found = rows.norm_project(*(a.float() for a in [x + 300, *rest]), dtype=torch.float32)
+    found = norm_project(*(a.float() for a in [x + 300, *rest]), dtype=torch.float32)
     expected = plain_projection(x + 300, *rest)
     assert (found - expected).abs().max() < 3e-4  # half a bit of 300 is 1.5e-5, forty times over
 
@@ -159,20 +169,20 @@ def test_products_of_bf16_are_close_and_the_stream_stays_float32(state, library,
     monkeypatch.setattr(rows_layout, "VERY_MANY", {64: 1} if library else {})
     half, full = torch.bfloat16, torch.float32
     arguments = draw_projection(70, 64, 192)
-    found = compare(rows.norm_project, plain_projection, arguments, [state, *[full] * 4], ROUNDED)
+    found = compare(norm_project, plain_projection, arguments, [state, *[full] * 4], ROUNDED)
     assert [t.dtype for t in found] == [half, state, *[full] * 4]
     arguments = draw_finish(35, 70, 64, 64, 128)
     types = [state, half, *[full] * 8]
-    found = compare(rows.finish_block, plain_finish, arguments, types, ROUNDED)
+    found = compare(finish_block, plain_finish, arguments, types, ROUNDED)
     assert [t.dtype for t in found] == [full, *types]
 
 
 def test_weights_rounded_beforehand_change_nothing():
     x, o, *parameters = (a.float() for a in draw_finish(40, 40, 32, 32, 64, seed=3))
     packed = rows.pack_finish(*(1.001 * p for p in parameters)).requires_grad_()
-    first = rows.finish_block_packed(x, o.bfloat16(), packed)
+    first = rows.finish_block(x, o.bfloat16(), packed)
     (one,) = torch.autograd.grad(first.square().sum(), packed)
-    second = rows.finish_block_packed(x, o.bfloat16(), packed, packed.bfloat16())
+    second = rows.finish_block(x, o.bfloat16(), packed, packed.bfloat16())
     (two,) = torch.autograd.grad(second.square().sum(), packed)
     assert torch.equal(first, second)
     assert torch.equal(one, two)
@@ -180,8 +190,8 @@ def test_weights_rounded_beforehand_change_nothing():
     gamma, beta, weight = (1.001 * p.float() for p in draw_projection(40, 32, 64, False)[1:])
     packed = rows.pack_projection(gamma, beta, weight)
     assert torch.equal(
-        rows.norm_project_packed(x, packed, 64),
-        rows.norm_project_packed(x, packed, 64, rounded=packed.bfloat16()),
+        rows.norm_project(x, packed, 64),
+        rows.norm_project(x, packed, 64, rounded=packed.bfloat16()),
     )
 
 
@@ -190,9 +200,7 @@ def test_rounded_weights_are_the_ones_that_are_multiplied():
     packed, doubled = (rows.pack_projection(gamma, beta, w) for w in (weight, 2 * weight))
     once, twice = (
         gradients(
-            lambda x, rounded=rounded: rows.norm_project_packed(
-                x, packed, 32, torch.float32, rounded
-            ),
+            lambda x, rounded=rounded: rows.norm_project(x, packed, 32, torch.float32, rounded),
             [x],
             torch.ones(16, 32, device=DEVICE),
         )
@@ -207,11 +215,9 @@ def test_rounded_weights_are_multiplied_behind_the_attention_too():
     packed = rows.pack_finish(*parameters)
     weights = [2 * p if p.ndim > 1 else p for p in parameters]
     upstream = torch.ones(16, 16, device=DEVICE)
-    expected = gradients(lambda x, o: rows.finish_block(x, o, *weights), [x, o], upstream)
+    expected = gradients(lambda x, o: finish_block(x, o, *weights), [x, o], upstream)
     rounded = rows.pack_finish(*weights)
-    found = gradients(
-        lambda x, o: rows.finish_block_packed(x, o, packed, rounded), [x, o], upstream
-    )
+    found = gradients(lambda x, o: rows.finish_block(x, o, packed, rounded), [x, o], upstream)
     for a, b in zip(found, expected, strict=True):
         assert torch.equal(a, b)
 
@@ -241,10 +247,10 @@ def test_together_with_attention_they_are_a_block_however_often_it_is_applied():
         )
         flat = state.flatten(0, 1)
         for _ in range(2):
-            projected = rows.norm_project_packed(flat, first, 144, torch.float32)
+            projected = rows.norm_project(flat, first, 144, torch.float32)
             query, pairs = projected.unflatten(0, (2, 20)).split([48, 96], -1)
             out = attend(target("plain"), query, pairs, 2).flatten(0, 1)
-            flat = rows.finish_block_packed(flat, out, second)
+            flat = rows.finish_block(flat, out, second)
         return flat.unflatten(0, (2, 20))
 
     found = gradients_of_block(block.float(), ours, state)
@@ -262,17 +268,17 @@ def gradients_of_block(block, function, state):
 def test_tensors_may_lie_in_memory_as_they_like():
     x, o, *parameters = (a.float() for a in draw_finish(20, 20, 16, 32, 32))
     packed = rows.pack_finish(*parameters)
-    expected = gradients(rows.finish_block_packed, [x, o, packed], torch.ones(20, 16).to(DEVICE))
+    expected = gradients(rows.finish_block, [x, o, packed], torch.ones(20, 16).to(DEVICE))
     turned = x.T.contiguous().T.requires_grad_()
     sliced = torch.cat([o, o], 1)[:, 32:].requires_grad_()
     thinned = packed.repeat_interleave(2)[::2].requires_grad_()
-    answer = rows.finish_block_packed(turned, sliced, thinned)
+    answer = rows.finish_block(turned, sliced, thinned)
     answer.sum().backward()  # its gradient is one number, expanded
     for a, b in zip([answer, turned.grad, sliced.grad, thinned.grad], expected, strict=True):
         assert torch.equal(a, b)
     x, *parameters = (a.float() for a in draw_projection(20, 16, 32))
-    expected = rows.norm_project(x, *parameters)
-    assert torch.equal(rows.norm_project(x.T.contiguous().T, *parameters), expected)
+    expected = norm_project(x, *parameters)
+    assert torch.equal(norm_project(x.T.contiguous().T, *parameters), expected)
 
 
 def test_pytorch_may_rely_on_the_operators():
@@ -299,8 +305,8 @@ def test_a_compiler_takes_them_as_they_are(backend):
     more = [a.float() for a in draw_projection(20, 16, 32)[1:]]
 
     def both(*arguments):
-        state = rows.finish_block(*arguments[:10])
-        return rows.norm_project(state, *arguments[10:], dtype=torch.float32).tanh()
+        state = finish_block(*arguments[:10])
+        return norm_project(state, *arguments[10:], dtype=torch.float32).tanh()
 
     upstream = draw((20, 32), seed=5)[0].float()
     expected = gradients(both, [*arguments, *more], upstream)
@@ -332,19 +338,19 @@ def test_what_does_not_fit_is_refused_by_name():
     x, o, *parameters = (a.float() for a in draw_finish(20, 20, 16, 32, 32))
     packed = rows.pack_finish(*parameters)
     with pytest.raises(Unsupported, match=r"pack_finish"):
-        rows.finish_block_packed(x, o, packed[:-1])
+        rows.finish_block(x, o, packed[:-1])
     with pytest.raises(Unsupported, match="8 rows cannot serve 20"):
-        rows.finish_block_packed(x[:8], o, packed)
+        rows.finish_block(x[:8], o, packed)
     with pytest.raises(Unsupported, match="float64"):
-        rows.finish_block_packed(x.double(), o, packed)
+        rows.finish_block(x.double(), o, packed)
     with pytest.raises(Unsupported, match="round the same"):
-        rows.finish_block_packed(x, o, packed, packed[:-16])
+        rows.finish_block(x, o, packed, packed[:-16])
     with pytest.raises(Unsupported, match="pack_projection"):
-        rows.norm_project_packed(x, packed, 32)
+        rows.norm_project(x, packed, 32)
     with pytest.raises(Unsupported, match="24 channels with 32 beside"):
-        rows.norm_project(*(a.float() for a in draw_projection(20, 24, 32)))
+        norm_project(*(a.float() for a in draw_projection(20, 24, 32)))
     with pytest.raises(Unsupported, match="float16"):
-        rows.norm_project(*(a.float() for a in draw_projection(20, 16, 32)), dtype=torch.float16)
+        norm_project(*(a.float() for a in draw_projection(20, 16, 32)), dtype=torch.float16)
 
 
 @pytest.mark.parametrize("many", [1, 37, 128, 2560, 51200, 51201])

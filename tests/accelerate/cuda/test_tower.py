@@ -121,7 +121,7 @@ def test_many_programs_share_the_sums(monkeypatch):
 @pytest.mark.parametrize(("biased", "count"), [(True, 1), (False, 2)])
 def test_weights_of_few_rows_by_the_library(biased, count, monkeypatch):
     monkeypatch.setattr(tower_weights, "LIBRARY", 1)
-    monkeypatch.setattr(tower_weights, "products", None)  # the other way is closed
+    monkeypatch.setattr(tower_weights, "weight_shares", None)  # the other way is closed
     compare(draw_blocks(count, bias=biased), 2, draw_state(2, 9), (1, 2))
 
 
@@ -131,7 +131,7 @@ def test_weights_of_few_rows_by_the_library(biased, count, monkeypatch):
 def test_weights_of_some_applications_at_a_time(turns, steps, expected, monkeypatch):
     blocks, state = draw_blocks(2), draw_state(2, 9)
     like = state[0].new_zeros(18, WIDTH)
-    block = tower_weights.Packed(*FewRows.pack(*packing(blocks[0])), torch.float32)
+    block = tower_weights.PackedBlock.of(*FewRows.pack(*packing(blocks[0])), torch.float32)
     each = 3 * tower_weights.Left.size(block, like, like)  # two blocks, and one begun
     monkeypatch.setattr(tower_few, "SCRATCH", turns * each)
     groups = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Plan:
+class Schedule:
     """How often blocks are applied, and which states are asked for."""
 
     heads: int
