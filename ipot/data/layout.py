@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ipot.data.arrays import array, is_listed, spans_of
+from ipot.data.dataset import Dataset as Samples
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.facts import place_scalings
 from ipot.data.quantities import Agreement, behind
@@ -328,7 +329,7 @@ def counted_by(sample: Sample, layout: Layout) -> Sample:
     return replace(converted([sample], changes)[0], units=layout.scalings())
 
 
-def spans_held(data: Stacked | Ragged) -> dict[str, Any]:
+def spans_held(data: Samples) -> dict[str, Any]:
     """The smallest and largest numbers of all channels, as fields of a layout."""
     found: dict[str, tuple[Tensor, Tensor]] = {}
     for columns in data.columns():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ipot.data.dataset import Ragged, Stacked
+from ipot.data.dataset import Dataset
 from ipot.data.layout import CHANNELS, spans_held
 
 UNUSUAL = 1e-3
@@ -20,13 +20,13 @@ FEWEST = 1000
 """Rows that it is taken of at the least, of however many channels."""
 
 
-def ranges_held(data: Stacked | Ragged) -> dict[str, Any]:
+def ranges_held(data: Dataset) -> dict[str, Any]:
     """The smallest and largest numbers of all channels, and the ends of their usual ranges, as
     fields of a `Layout`."""
     return spans_held(data) | _usual_held(data)
 
 
-def _usual_held(data: Stacked | Ragged) -> dict[str, Any]:
+def _usual_held(data: Dataset) -> dict[str, Any]:
     found: dict[str, tuple[float, ...]] = {}
     for place, name in enumerate(CHANNELS):
         pieces = [

@@ -44,6 +44,7 @@ def _facts(served: Served, limits: Limits) -> dict[str, Any]:
         "spec": {name: _plain(getattr(model.spec, name)) for name in SPEC},
         "settings": settings_of(model.problem),
         "ranges": ranges_of(model),
+        "usual": ranges_of(model, usual=True),
         "seen": seen_by(model),
         "alone": model.layout.alone,
         "box": box_of(model),
@@ -65,9 +66,9 @@ def settings_of(problem: Problem | None) -> dict[str, Any]:
     return {name: _plain(value) for name, value in asdict(problem).items() if name != "files"}
 
 
-def ranges_of(model: Surrogate) -> dict[str, list[list[float]]]:
-    """The range of every channel in training; of models that do not know it, a mean and three
-    deviations on either side."""
+def ranges_of(model: Surrogate, *, usual: bool = False) -> dict[str, list[list[float]]]:
+    """The range of every channel in training, or between which numbers it `usual`ly was; of models
+    that do not know it, a mean and three deviations on either side."""
     from ipot.models._wrappers import Normalized
 
     layout, spec = model.layout, model.spec
@@ -78,7 +79,7 @@ def ranges_of(model: Surrogate) -> dict[str, list[list[float]]]:
         ("targets", "output", len(spec.outputs)),
         ("parameters", "parameter", len(spec.parameters)),
     ):
-        low, high = layout.span(name)
+        low, high = layout.usual(name) if usual else layout.span(name)
         if not low and scales is not None:
             mean = getattr(scales, f"{prefix}_mean").double().tolist()
             scale = getattr(scales, f"{prefix}_scale").double().tolist()

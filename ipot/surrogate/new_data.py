@@ -350,8 +350,8 @@ def warn_unlike(
             many &= _part_outside(samples, name, known.many) > MANY
         scaling = None if layout is None else layout.scaling(name)
         for i, label in enumerate(labels):
-            ends = tuple(_given(scaling, end, i) for end in (low, high))
-            trained = tuple(_given(scaling, end, i) for end in known.all)
+            ends = _given(scaling, low, i), _given(scaling, high, i)
+            trained = _given(scaling, known.all[0], i), _given(scaling, known.all[1], i)
             other = looks_like(units[i], ends, trained) if i < len(units) else None
             if not single[i] and not many[i] and other is None:
                 continue
