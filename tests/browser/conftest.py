@@ -17,8 +17,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from own import tiny
 from serve.small import PROBLEMS, samples, untrained
 from visit import Visit
+
+from ipot.cli import main
+from ipot.data.own import Dataset
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none")
@@ -60,6 +64,61 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name in SAMPLED:
         np.savez(folder / name / "samples.npz", **samples(name))
     return {name: folder / name for name in PROBLEMS}
+
+
+ALL = tiny.arrays("all", 40)
+
+
+def _far() -> Any:
+    """A model of numbers that float32 cannot hold, with parameters, at times of its own."""
+    targets = 1e9 + ALL["targets"]
+    given = {
+        "points": 5e6 + 10 * ALL["points"],
+        "queries": 5e6 + 10 * ALL["queries"],
+        "values": 1e9 + ALL["values"],
+        "parameters": 1e-35 * ALL["parameters"],
+        "targets": np.stack([targets, targets + 1, targets + 2], 1),
+        "times": [0.5, 1.0, 2.0],
+    }
+    return tiny.quick(Dataset.from_arrays(**given), epochs=1, blend=False)
+
+
+ALONE: dict[str, Callable[[], Any]] = {
+    "darcy": lambda: untrained("darcy"),
+    "navier_stokes": lambda: untrained("navier_stokes", "lattice"),
+    "burgers": lambda: untrained("burgers", "lno"),
+    "shallow_water": lambda: untrained("shallow_water", "lno"),
+    "sst": lambda: untrained("sst"),
+    "parameters": lambda: tiny.quick(tiny.data("parameters", 120), epochs=1),
+    "far": _far,
+}
+"""Models that answer in the browser: in parts and in one graph, of problems and of data of one's
+own. Their graphs take most of a minute, so there are few, and all tests share them."""
+
+
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of the models of the page without a server, by their names."""
+    folder = tmp_path_factory.mktemp("alone")
+    for name, make in ALONE.items():
+        make().save(folder / name)
+    for name in ("navier_stokes", "burgers", "shallow_water"):
+        np.savez(folder / name / "samples.npz", **samples(name))
+    (folder / "parameters" / "samples.npz").unlink()
+    return {name: folder / name for name in ALONE}
+
+
+@pytest.fixture(scope="session")
+def exported(
+    chromium: str, alone: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The page without a server, with all of these models. It needs no browser, and is not made
+    without one."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    page = tmp_path_factory.mktemp("exported") / "page"
+    assert main(["serve", *map(str, alone.values()), "--export", str(page), "--quiet"]) == 0
+    return page
 
 
 @dataclass
@@ -145,6 +204,24 @@ def visit(open_page: Callable[..., Visit], server: Running) -> Callable[..., Vis
     def start(problem: str, **options: Any) -> Visit:
         found = open_page(f"{server.address}?model={problem}", **options)
         found.settle()
+        return found
+
+    return start
+
+
+@pytest.fixture
+def phone(visit: Callable[..., Visit]) -> Callable[[str], Visit]:
+    """Open the scene of a problem on a phone that is dark at first and then light: nothing may be
+    wider than the phone."""
+
+    def start(problem: str) -> Visit:
+        size = {"width": 360, "height": 740}
+        found = visit(problem, viewport=size, color_scheme="dark", has_touch=True)
+        for theme in ("dark", "light"):
+            found.page.emulate_media(color_scheme=theme)
+            assert found.page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+            paper = found.page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (int(paper.split("(")[1].split(",")[0]) < 100) == (theme == "dark")
         return found
 
     return start

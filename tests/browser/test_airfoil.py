@@ -210,10 +210,5 @@ def test_what_is_read_under_the_pointer_and_painted(page):
     assert np.abs(np.diff(behind, axis=0)).max() < 40
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone(visit, same, dark):
-    scheme = "dark" if dark else "light"
-    size = {"width": 360, "height": 740}
-    found = visit("airfoil", viewport=size, color_scheme=scheme, has_touch=True)
-    same(found, "airfoil")
-    assert found.page.evaluate("document.documentElement.scrollWidth") <= 360
+def test_on_a_phone(phone, same):
+    same(phone("airfoil"), "airfoil")

@@ -111,12 +111,8 @@ def test_by_the_keys_alone(page, same):
     assert values[20:22].min() == pytest.approx(0.15, abs=0.03)  # up by 5 steps of 0.03, right too
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone(visit, same, dark):
-    theme = "dark" if dark else "light"
-    found = visit(
-        "burgers", viewport={"width": 360, "height": 740}, color_scheme=theme, has_touch=True
-    )
+def test_on_a_phone(phone, same):
+    found = phone("burgers")
     same(found, "burgers")
     found.press("Solve")
     assert found.page.evaluate("document.documentElement.scrollWidth") <= 360

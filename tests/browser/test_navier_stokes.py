@@ -166,12 +166,7 @@ def test_by_the_keys_alone(page, same):
     assert page.read("state.rollout.frame") == 1
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone(visit, same, dark):
-    theme = "dark" if dark else "light"
-    found = visit(
-        "navier_stokes", viewport={"width": 360, "height": 740}, color_scheme=theme, has_touch=True
-    )
+def test_on_a_phone(phone, same):
+    found = phone("navier_stokes")
     same(found, "navier_stokes")
-    assert found.page.evaluate("document.documentElement.scrollWidth") <= 360
     assert spread(found, "Start") > 10

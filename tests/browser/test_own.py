@@ -1,15 +1,12 @@
 """The scene of models that have no other: samples, parameters, files, bounds and downloads, in one,
-two and three dimensions, with a server and without."""
-
-import subprocess
-import sys
-from pathlib import Path
+two and three dimensions."""
 
 import numpy as np
 import pytest
 from own import tiny
 
 import ipot
+from ipot.cli import main
 from ipot.formats import Case, read_cases, write_case, write_cases
 from ipot.formats.fields import Mesh
 
@@ -101,8 +98,7 @@ def upload(page, path):
 
 def predicted(model, path, out, *flags):
     """What `ipot predict FILE` writes."""
-    command = [sys.executable, "-m", "ipot", "predict", model, path, "--out", out, *flags]
-    subprocess.run([str(word) for word in command], check=True, capture_output=True)
+    assert main(["predict", str(model), str(path), "--out", str(out), *flags]) == 0
     return out
 
 
@@ -380,43 +376,6 @@ def test_by_the_keys_alone(visit, same):
     assert outline == "solid"
 
 
-@pytest.fixture(scope="module")
-def exported(models, chromium, tmp_path_factory):
-    """The page without a server, of a model with samples and of one without."""
-    out = tmp_path_factory.mktemp("export") / "page"
-    chosen = [str(models[name]) for name in ("times", "cases", "parameters")]
-    command = [sys.executable, "-m", "ipot", "serve", "--export", str(out), *chosen]
-    subprocess.run(command, check=True, capture_output=True)
-    return Path(out)
-
-
-def test_without_a_server(open_page, exported, same, models):
-    page = open_page(f"{(exported / 'index.html').as_uri()}#times")
-    page.settle()
-    found = same(page, "times")
-    np.testing.assert_allclose(found["values"], samples(models, "times")["values"][0], rtol=1e-6)
-    assert "in this browser" in page.page.locator(".time").text_content()
-    assert "only a server reads files and knows bounds" in text(page)
-    assert not page.page.locator("input[type=file]").count()
-    assert not page.page.get_by_text("50 %").count()
-
-
-def test_parameters_without_a_server(open_page, exported, same):
-    page = open_page(f"{(exported / 'index.html').as_uri()}#parameters")
-    page.settle()
-    same(page, "parameters")
-
-
-def test_without_a_server_and_without_samples(open_page, exported):
-    page = open_page(f"{(exported / 'index.html').as_uri()}#cases")
-    page.page.wait_for_selector(".missing:visible")
-    assert "Run ipot serve, or export it with samples.npz" in text(page)
-
-
-@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("name", ["times", "line", "space"])
-def test_on_a_phone(visit, same, name, dark):
-    scheme = "dark" if dark else "light"
-    page = visit(name, viewport={"width": 360, "height": 740}, color_scheme=scheme, has_touch=True)
-    same(page, name)
-    assert page.page.evaluate("document.documentElement.scrollWidth") <= 360
+def test_on_a_phone(phone, same, name):
+    same(phone(name), name)

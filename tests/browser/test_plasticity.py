@@ -185,10 +185,5 @@ def test_a_sample_with_its_solution(page, same, models):
     assert said(page, "relative error") == pytest.approx(wanted, rel=0.05)
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone(visit, same, dark):
-    scheme = "dark" if dark else "light"
-    size = {"width": 360, "height": 740}
-    found = visit("plasticity", viewport=size, color_scheme=scheme, has_touch=True)
-    same(found, "plasticity")
-    assert found.page.evaluate("document.documentElement.scrollWidth") <= 360
+def test_on_a_phone(phone, same):
+    same(phone("plasticity"), "plasticity")

@@ -1,29 +1,14 @@
 """Scenes in time on a page that was exported: the same answers, no solver, samples in its place."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
 SCENES = ("burgers", "navier_stokes", "shallow_water", "sst")
 
 
-@pytest.fixture(scope="module")
-def exported(browser, models, tmp_path_factory):
-    """A page with the models of these scenes. It needs no browser, and is not made without one."""
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    page = tmp_path_factory.mktemp("exported") / "page"
-    folders = [models[name] for name in SCENES]
-    command = [sys.executable, "-m", "ipot", "serve", *map(str, folders), "--export", page]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert run.returncode == 0, run.stderr
-    return page / "index.html"
+@pytest.fixture(scope="session")
+def models(alone):
+    return alone
 
 
 @pytest.fixture
@@ -31,7 +16,7 @@ def visit(open_page, exported):
     """Open the scene of a problem from its folder."""
 
     def start(problem):
-        found = open_page(f"{exported.as_uri()}#{problem}")
+        found = open_page(f"{(exported / 'index.html').as_uri()}#{problem}")
         found.settle()
         return found
 

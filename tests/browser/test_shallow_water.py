@@ -138,11 +138,5 @@ def test_painting_by_the_keys_alone(page, same):
     assert place @ eye(page) > 0.8
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone(visit, same, dark):
-    theme = "dark" if dark else "light"
-    found = visit(
-        "shallow_water", viewport={"width": 360, "height": 740}, color_scheme=theme, has_touch=True
-    )
-    same(found, "shallow_water")
-    assert found.page.evaluate("document.documentElement.scrollWidth") <= 360
+def test_on_a_phone(phone, same):
+    same(phone("shallow_water"), "shallow_water")

@@ -144,9 +144,5 @@ def test_by_the_keys_alone(page, same):
     assert f"week {STEPS}" in page.page.locator(".player").text_content()
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone(visit, same, dark):
-    theme = "dark" if dark else "light"
-    found = visit("sst", viewport={"width": 360, "height": 740}, color_scheme=theme, has_touch=True)
-    same(found, "sst")
-    assert found.page.evaluate("document.documentElement.scrollWidth") <= 360
+def test_on_a_phone(phone, same):
+    same(phone("sst"), "sst")

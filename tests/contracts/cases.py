@@ -77,6 +77,8 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "cross_head_width": 4,
         },
     },
+    # Without these the coarsest of its lattices, about 200 places, has a million weights.
+    "lattice": {"default": {"width": 8, "most_width": 16, "blocks": 1}},
     "relay": {
         "default": {"states": 6},
         "points": {"states": 6, "stepping": "points", "stencil": 3, "neighbours": 3},

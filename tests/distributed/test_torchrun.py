@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from training.toys import contents
 
 SCRIPT = """
@@ -84,25 +85,28 @@ def test_what_dies_is_started_again_and_goes_on(tmp_path):
     assert [row["epoch"] for row in rest["rows"]] == [1, 2, 3]
 
 
-def test_an_experiment_under_torchrun(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    flags = ["--nproc-per-node", "2"]
-    done = torchrun(script, tmp_path / "run", tmp_path / "store", flags=flags)
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """Two processes that train, and then part and meet: a folder, and what they said."""
+    folder = tmp_path_factory.mktemp("together")
+    (folder / "script.py").write_text(SCRIPT + AGAIN)
+    words = (folder / "script.py", folder / "run", folder / "store")
+    done = torchrun(*words, flags=["--nproc-per-node", "2"])
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("steps 6") == 4
+    return folder, done.stdout
+
+
+def test_an_experiment_under_torchrun(together):
+    folder, said = together
+    assert said.count("steps 6") == 4
     for name in ("ipot", "relay"):
-        _, _, rest = contents(tmp_path / "run" / name)
+        _, _, rest = contents(folder / "run" / name)
         assert [row["epoch"] for row in rest["rows"]] == [1, 2]
     # Both processes read one set of samples, generated once.
-    recipes = list((tmp_path / "store").rglob("recipe.json"))
+    recipes = list((folder / "store").rglob("recipe.json"))
     assert len(recipes) == 2
 
 
-def test_processes_that_part_find_each_other_again(tmp_path):
-    """The slower one of two comes to the second group behind the other."""
-    script = tmp_path / "script.py"
-    script.write_text(AGAIN)
-    done = torchrun(script, flags=["--nproc-per-node", "2"])
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("together True") == 6
+def test_processes_that_part_find_each_other_again(together):
+    """The slower one of two comes to a group behind the other."""
+    assert together[1].count("together True") == 6

@@ -1,6 +1,9 @@
 """Graphs of a model's parts answer as the model, for any sizes and steps, or are refused."""
 
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,24 +17,41 @@ from saved.test_graphs import agree, batch
 pytestmark = pytest.mark.compile
 
 ROLLING = facts(parameters=("p",), steps=3, dt=0.5)
+PAST = facts(inputs=("u0", "v0", "u1", "v1"), history=2, steps=3)
+LARGE = {"width": 32, "blocks": 2}
 KINDS = {
-    "steady": (facts(), "ipot", ["decode", "encode"]),
-    "steps": (ROLLING, "ipot", ["decode", "encode", "step"]),
-    "places": (
-        facts(inputs=("u0", "v0", "u1", "v1"), history=2, steps=3),
-        "lattice",
-        ["decode", "encode", "step"],
-    ),
-    "no parts": (facts(parameters=("p",)), "transformer", ["whole"]),
+    "steady": (facts(), "ipot", LARGE, ["decode", "encode"]),
+    "steps": (ROLLING, "ipot", {}, ["decode", "encode", "step"]),
+    "places": (PAST, "lattice", {}, ["decode", "encode", "step"]),
+    "no parts": (facts(parameters=("p",)), "transformer", {}, ["whole"]),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _traced_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tracing a network takes seconds. Tests of what is done with its graphs afterwards share those
+    of the same facts and weights."""
+    kept = {}
+
+    def write(plan, spec, signature, folder, trace=parts._write_parts):
+        weights = [t.numpy().tobytes() for t in plan.model.state_dict().values()]
+        key = spec, tuple(weights)
+        if key not in kept:
+            kept[key] = trace(plan, spec, signature, tmp_path_factory.mktemp("graphs"))
+        files, states = kept[key]
+        return {part: Path(shutil.copy(path, folder)) for part, path in files.items()}, states
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "_write_parts", write)
+        yield
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_graphs_answer_as_the_model(tmp_path, kind):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    spec, name, wanted = KINDS[kind]
-    network = model(spec, name)
+    spec, name, changes, wanted = KINDS[kind]
+    network = model(spec, name, **changes)
     found = write_parts(network, spec, tmp_path)
     assert sorted(found.files) == wanted
     assert sorted(p.name for p in tmp_path.iterdir()) == [f"{part}.onnx" for part in wanted]
@@ -54,10 +74,7 @@ def test_graphs_that_differ_are_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr(parts, "read_parts", wrong)
     with pytest.raises(RunError, match=r"ipot cannot be exported: .* by 1\.00e-03.* 1e-05 is all"):
-        write_parts(model(facts()), facts(), tmp_path)
-
-
-LARGE = {"width": 32, "blocks": 2}
+        write_parts(model(facts(), **LARGE), facts(), tmp_path)
 
 
 def test_weights_are_rounded_where_that_is_near_enough(tmp_path):
@@ -104,7 +121,7 @@ def test_one_step_is_one_graph_however_many_there_are(tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     sizes = []
-    for steps in (2, 40):
+    for steps in (ROLLING.steps, 40):
         spec, folder = replace(ROLLING, steps=steps), tmp_path / str(steps)
         folder.mkdir()
         found = write_parts(model(spec), spec, folder)

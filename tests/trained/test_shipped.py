@@ -168,5 +168,14 @@ def test_commands_take_a_name(tmp_path, monkeypatch, capsys):
     assert not list(Path("data").rglob("*-00001000*"))
     assert main(["plot", "burgers", "--kind", "fields", "--out", "pictures", *given]) == 0
     assert Path("pictures/fields.png").stat().st_size > 1000
+    asked = {}
+
+    def export(network, spec, path, **how):  # tests/saved makes graphs
+        asked.update(how, network=network, path=path)
+        return {"path": path, "bytes": 1, "difference": 0.0, "combinations": 1, "facts": "none"}
+
+    monkeypatch.setattr("ipot.commands.export.export", export)
     assert main(["export", "burgers", "--out", "burgers.pt2"]) == 0
-    assert Path("burgers.pt2").stat().st_size > 1000
+    assert (asked["path"], asked["format"]) == (Path("burgers.pt2"), "pt2")
+    weights = model.model.state_dict()
+    assert all(torch.equal(t, weights[n]) for n, t in asked["network"].state_dict().items())

@@ -13,26 +13,46 @@ from training.toys import EVERYTHING, Kill, assert_same_run, fit
 LAST_OF_AN_EPOCH, LAST_OF_ALL = 5, 11
 
 
-@pytest.mark.parametrize("data", ["stacked", "ragged"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("step", [4, LAST_OF_AN_EPOCH, LAST_OF_ALL])
-def test_stops_and_goes_on_from_the_very_step(tmp_path, data, number, step):
-    fit(tmp_path / "whole", data=data, **EVERYTHING)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Runs that nothing stopped, by their data; each is made once."""
+    folder = tmp_path_factory.mktemp("whole")
+
+    def made(data="stacked", **settings):
+        name = "-".join((data, *settings))
+        if not (folder / name).exists():
+            fit(folder / name, data=data, **settings, **EVERYTHING)
+        return folder / name
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("step", "number", "data"),
+    [
+        (4, signal.SIGINT, "stacked"),
+        (4, signal.SIGTERM, "ragged"),
+        (LAST_OF_AN_EPOCH, signal.SIGTERM, "stacked"),
+        (LAST_OF_AN_EPOCH, signal.SIGINT, "ragged"),
+        (LAST_OF_ALL, signal.SIGINT, "stacked"),
+        (LAST_OF_ALL, signal.SIGTERM, "ragged"),
+    ],
+)
+def test_stops_and_goes_on_from_the_very_step(tmp_path, whole, data, number, step):
     with pytest.raises(Stopped, match="--resume") as stopped:
         fit(tmp_path / "stopped", data=data, objective=Kill(step, number), **EVERYTHING)
     assert stopped.value.signal == number
     assert checkpoint.load(tmp_path / "stopped" / "last.safetensors")[1]["step"] == step + 1
     fit(tmp_path / "stopped", data=data, **EVERYTHING)
-    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+    assert_same_run(tmp_path / "stopped", whole(data))
 
 
-def test_stopped_twice_in_one_epoch(tmp_path):
-    fit(tmp_path / "whole", **EVERYTHING)
+def test_stopped_twice_in_one_epoch(tmp_path, whole):
     for _ in range(2):
         with pytest.raises(Stopped):
             fit(tmp_path / "stopped", objective=Kill(0, signal.SIGTERM), **EVERYTHING)
     fit(tmp_path / "stopped", **EVERYTHING)
-    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+    assert_same_run(tmp_path / "stopped", whole())
 
 
 class KillTwice(Kill):
@@ -64,10 +84,9 @@ class KillGroup(Kill):
         return super().act(loss)
 
 
-def test_workers_survive_the_signal(tmp_path):
+def test_workers_survive_the_signal(tmp_path, whole):
     settings = {"data": "ragged", "workers": 2, **EVERYTHING}
-    fit(tmp_path / "whole", **settings)
     with pytest.raises(Stopped):
         fit(tmp_path / "stopped", objective=KillGroup(4, signal.SIGINT), **settings)
     fit(tmp_path / "stopped", **settings)
-    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+    assert_same_run(tmp_path / "stopped", whole("ragged", workers=2))
