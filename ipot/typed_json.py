@@ -11,7 +11,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import PurePath
 from typing import Any, Literal
@@ -151,6 +151,15 @@ def _finite(value: int | float) -> bool:
         return math.isfinite(value)
     except OverflowError:  # a whole number beyond what a float can be
         return False
+
+
+def with_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A JSON value in which every value that is no list and no object is changed."""
+    if isinstance(value, Mapping):
+        return {name: with_leaves(inner, change) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_leaves(inner, change) for inner in value]
+    return change(value)
 
 
 def _words(hint: Any) -> str:

@@ -13,6 +13,7 @@ from ipot.data.store import Store
 from ipot.errors import DataError
 from ipot.report.tables import bytes_
 from ipot.training.journal import Progress, duration
+from ipot.typed_json import with_leaves
 
 
 def emit(content: Any) -> None:
@@ -39,13 +40,8 @@ def refuse_there(out: Path | None, *, overwrite: bool) -> None:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, float) and value != value:
-        return None
-    return value
+    """A value whose NaNs are null, which JSON has instead."""
+    return with_leaves(value, lambda x: None if isinstance(x, float) and x != x else x)
 
 
 def say(text: str) -> None:

@@ -21,11 +21,16 @@ from ipot.errors import DataError
 Shape = Sequence[int | None]
 
 
-def folder(files: Path | str | None, problem: str) -> Path:
-    """The folder of published files, which must have been given."""
+def folder(
+    files: Path | str | None, problem: str, named: Sequence[str] = (), below: Sequence[str] = ()
+) -> Path:
+    """The folder of published files, which must have been given; or the first of those `below` it
+    that has one of the files that are `named`."""
     if files is None:
         raise DataError(f"{problem} needs a folder to read from: give it with --problem.files")
-    return Path(files)
+    places = (Path(files) / place for place in below)
+    there = (place for place in places if any((place / name).is_file() for name in named))
+    return next(there, Path(files))
 
 
 def first_and_last(total: int, sizes: Mapping[str, int]) -> dict[str, range]:
@@ -36,6 +41,24 @@ def first_and_last(total: int, sizes: Mapping[str, int]) -> dict[str, range]:
         "validation": range(train, test),
         "test": range(test, total),
     }
+
+
+def rows_beside(
+    path: Path, split: str, order: Sequence[str], total: int, habit: Mapping[str, range]
+) -> range:
+    """The samples of a split as a file beside the arrays says, which has the first and the one
+    past the last of each split in some order; or else by habit."""
+    if not path.is_file():
+        return habit[split]
+    table = readers.read_npy(path)
+    readers.expect_shape(path, "the array", table.shape, (len(order), 2))
+    start, stop = table[order.index(split)].tolist()
+    if not _within(start, stop, total):
+        raise DataError(
+            f"{path} must give samples of 0 to {total} to the {split} split, got {start} to "
+            f"{stop}. It belongs to other files: remove it, or write all of them again."
+        )
+    return range(int(start), int(stop))
 
 
 def shape(path: Path, name: str, expected: Shape) -> tuple[int, ...]:
@@ -95,9 +118,14 @@ def _rows(path: Path, split: str, habit: Mapping[str, range], total: int) -> ran
         return habit[split]
     found = readers.read_mat(path, [mark])[mark].ravel().tolist()
     start, stop = found if len(found) == 2 else (-1, -1)
-    if not 0 <= start <= stop <= total or start % 1 or stop % 1:
+    if not _within(start, stop, total):
         raise DataError(f"{mark} of {path} must be two rows within 0 and {total}, got {found}")
     return range(int(start), int(stop))
+
+
+def _within(start: float, stop: float, total: int) -> bool:
+    """True if these are the ends of some rows."""
+    return 0 <= start <= stop <= total and not start % 1 and not stop % 1
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:

@@ -30,14 +30,18 @@ XY, RADII, STRESS, THETA = FILES = (
 )
 ROWS = "Random_UnitCell_rows_10.npy"
 ORDER = ("train", "validation", "test")
+BELOW = ("", "Meshes", "elasticity/Meshes")
+"""Where the files may lie in the folder that is given."""
 
 
 def read(split: str, count: int, files: Path | None, sizes: Mapping[str, int]) -> Fields:
     """The first samples of a split, checked."""
-    folder = _folder(published.folder(files, "elasticity"))
+    folder = published.folder(files, "elasticity", FILES, BELOW)
     points = _array(folder / XY, (POINTS, 2, None))
     total = points.shape[-1]
-    columns = published.take(folder / XY, split, count, _rows(folder, split, total, sizes))
+    habit = published.first_and_last(total, sizes)
+    own = published.rows_beside(folder / ROWS, split, ORDER, total, habit)
+    columns = published.take(folder / XY, split, count, own)
     theta = _array(folder / THETA, (total, NUMBERS), (NUMBERS, total))
     if theta.shape != (total, NUMBERS):
         theta = theta.T
@@ -65,14 +69,6 @@ def write(splits: Mapping[str, Fields], folder: Path) -> list[Path]:
     ]
 
 
-def _folder(given: Path) -> Path:
-    """The folder itself, or the one in it that holds the files."""
-    for below in ("", "Meshes", "elasticity/Meshes"):
-        if any((given / below / file).is_file() for file in FILES):
-            return given / below
-    return given
-
-
 def _array(path: Path, *shapes: Sequence[int | None]) -> np.ndarray:
     """An array of one of the shapes."""
     array = readers.read_npy(path)
@@ -81,20 +77,6 @@ def _array(path: Path, *shapes: Sequence[int | None]) -> np.ndarray:
             return array
     readers.expect_shape(path, "the array", array.shape, shapes[0])
     return array
-
-
-def _rows(folder: Path, split: str, total: int, sizes: Mapping[str, int]) -> range:
-    """The samples of a split as the files say, or else by the paper's habit."""
-    path = folder / ROWS
-    if not path.is_file():
-        return published.first_and_last(total, sizes)[split]
-    start, stop = _array(path, (len(ORDER), 2))[ORDER.index(split)].tolist()
-    if not 0 <= start <= stop <= total or start % 1 or stop % 1:
-        raise DataError(
-            f"{path} must give samples of 0 to {total} to the {split} split, got {start} to "
-            f"{stop}. It belongs to other files: remove it, or write all of them again."
-        )
-    return range(int(start), int(stop))
 
 
 def _tensor(path: Path, rows: np.ndarray, dtype: torch.dtype) -> torch.Tensor:

@@ -24,6 +24,8 @@ from ipot.errors import DataError
 X, Y, Q = FILES = ("NACA_Cylinder_X.npy", "NACA_Cylinder_Y.npy", "NACA_Cylinder_Q.npy")
 ROWS = "NACA_Cylinder_rows.npy"
 ORDER = ("train", "test", "validation")
+BELOW = ("naca", "")
+"""Where the files may lie in the folder that is given."""
 CHANNELS = 5
 # The Mach number is in the files, and follows from the state: both must tell the same.
 _AGREE = 1e-3
@@ -34,7 +36,7 @@ Mach = Callable[[Tensor], Tensor]
 
 def nodes(files: Path) -> int:
     """Nodes around the airfoil in the files of a folder."""
-    path = _folder(files) / X
+    path = published.folder(files, "airfoil", FILES, BELOW) / X
     return _rows_of(path, (None, None, None)).shape[1]
 
 
@@ -42,14 +44,15 @@ def read(
     split: str, count: int, files: Path | None, sizes: Mapping[str, int], shape: Shape, mach: Mach
 ) -> Fields:
     """The first samples of a split, checked; `shape` gives all nodes from those around."""
-    folder = _folder(published.folder(files, "airfoil"))
+    folder = published.folder(files, "airfoil", FILES, BELOW)
     around = nodes(folder)
     grid = shape(around)
     x = _rows_of(folder / X, (None, *grid))
     total = len(x)
     y = _rows_of(folder / Y, (total, *grid))
     flow = _rows_of(folder / Q, (total, CHANNELS, *grid))
-    rows = published.take(folder / X, split, count, _split(folder, split, total, sizes))
+    own = published.rows_beside(folder / ROWS, split, ORDER, total, _habit(total, sizes))
+    rows = published.take(folder / X, split, count, own)
     mesh = np.stack([_finite(folder / X, x[rows]), _finite(folder / Y, y[rows])], axis=1)
     body = slice(around // 4, -(around // 4))
     if np.abs(mesh[:, 1, body, 0]).max() > 0.4 or not 0 < mesh[:, 0, body, 0].mean() < 1:
@@ -83,12 +86,6 @@ def write(splits: Mapping[str, Fields], folder: Path, mach: Mach) -> list[Path]:
     return [*written, readers.write_npy(folder / ROWS, rows)]
 
 
-def _folder(given: Path) -> Path:
-    """The folder itself, or the one in it that holds the files."""
-    inside = given / "naca"
-    return inside if any((inside / file).is_file() for file in FILES) else given
-
-
 def _rows_of(path: Path, shape: tuple[int | None, ...]) -> np.ndarray:
     return readers.expect(path, "the array", readers.read_npy(path), shape, finite=False)
 
@@ -98,20 +95,11 @@ def _finite(path: Path, rows: np.ndarray) -> np.ndarray:
     return rows
 
 
-def _split(folder: Path, split: str, total: int, sizes: Mapping[str, int]) -> range:
-    """The rows of a split as the files say, or else by the paper's habit."""
-    path, train, test = folder / ROWS, sizes["train"], sizes["train"] + sizes["test"]
-    if not path.is_file():
-        habit = {"train": (0, train), "test": (train, test), "validation": (test, total)}
-        start, stop = habit[split]
-        return range(min(start, total), min(stop, total))
-    start, stop = _rows_of(path, (len(ORDER), 2))[ORDER.index(split)].tolist()
-    if not 0 <= start <= stop <= total or start % 1 or stop % 1:
-        raise DataError(
-            f"{path} must give rows of 0 to {total} to the {split} split, got {start} to {stop}. "
-            "It belongs to other files: remove it, or write all of them again."
-        )
-    return range(int(start), int(stop))
+def _habit(total: int, sizes: Mapping[str, int]) -> dict[str, range]:
+    """The rows of the splits where the files do not say: the paper's."""
+    train, test = sizes["train"], sizes["train"] + sizes["test"]
+    ends = {"train": (0, train), "test": (train, test), "validation": (test, total)}
+    return {name: range(min(a, total), min(b, total)) for name, (a, b) in ends.items()}
 
 
 def _check_flow(path: Path, states: Tensor, mach: Mach) -> None:

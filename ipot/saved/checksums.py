@@ -17,6 +17,7 @@ from typing import Any
 
 from ipot.errors import RunError
 from ipot.safe_read import regular_file
+from ipot.typed_json import with_leaves
 
 KEY = "checksums"
 SETTINGS = ("model", "spec", "layout", "series")
@@ -64,13 +65,7 @@ def _of_settings(value: Any) -> str:
 
 def _canonical(value: Any) -> Any:
     """One way to write a value: programs differ in whether 1.0 is written as 1."""
-    if isinstance(value, Mapping):
-        return {name: _canonical(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_canonical(inner) for inner in value]
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
+    return with_leaves(value, lambda x: int(x) if isinstance(x, float) and x.is_integer() else x)
 
 
 def _of_file(path: Path) -> str:

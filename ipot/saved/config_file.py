@@ -16,7 +16,7 @@ from ipot import safe_read
 from ipot.data.layout import Layout
 from ipot.errors import IpotError, RunError, shown
 from ipot.spec import Spec
-from ipot.typed_json import from_dict, from_value, to_dict
+from ipot.typed_json import from_dict, from_value, to_dict, with_leaves
 from ipot.version import __version__
 
 CONFIG = "config.json"
@@ -232,11 +232,9 @@ def _error(value: Any, where: str) -> float:
 
 def _finite(value: Any) -> Any:
     """NaN and infinity, which Python reads and JSON has none of, as null."""
-    if isinstance(value, dict):
-        return {key: _finite(v) for key, v in value.items()}
-    if isinstance(value, list):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return with_leaves(
+        value, lambda x: None if isinstance(x, float) and not math.isfinite(x) else x
+    )
 
 
 def _with_gaps(value: Any) -> Any:

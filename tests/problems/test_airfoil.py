@@ -321,5 +321,5 @@ def test_channels_in_another_order_are_refused(folder):
 
 def test_rows_of_other_files_are_refused(folder):
     np.save(folder / "NACA_Cylinder_rows.npy", np.array([[0, 5], [5, 14], [14, 16]]))
-    with pytest.raises(DataError, match="rows of 0 to 11 to the test split, got 5 to 14"):
+    with pytest.raises(DataError, match="samples of 0 to 11 to the test split, got 5 to 14"):
         SMALL.read("test", 4, folder)

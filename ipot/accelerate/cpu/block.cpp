@@ -3,8 +3,8 @@
 // differentiated.
 //
 // Some rows at a time go through all of it, so that what lies between stays in the nearest caches.
-// Weights stand inputs by outputs, and outputs fill whole vectors. `ipot.accelerate.cpu.blocks` calls these;
-// `ipot.nn.attention` has the formulas.
+// Weights stand inputs by outputs, and outputs fill whole vectors. `ipot.accelerate.cpu.blocks`
+// calls these; `ipot.nn.attention` has the formulas.
 #include "gelu.h"
 
 using namespace rows;

@@ -2,7 +2,8 @@
 //
 // A feature is sin(pi y) or cos(pi y) with y some times a coordinate. Taken in half turns, y loses
 // nothing when whole turns are cut off. Features of a block of points live in the nearest cache.
-// `ipot.accelerate.cpu.project` calls these; `ipot.nn.points` and `ipot.accelerate.shared_mesh` have the formulas.
+// `ipot.accelerate.cpu.project` calls these; `ipot.nn.points` and `ipot.accelerate.shared_mesh`
+// have the formulas.
 #include "features.h"
 
 using namespace rows;

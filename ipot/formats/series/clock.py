@@ -77,21 +77,22 @@ class Clock:
         if self.unit == "months":
             return f"{amount:g} month{'' if amount == 1 else 's'}"
         if self.unit == "seconds":
-            for name, size in (("d", _DAY), ("h", 3600.0), ("min", 60.0)):
-                if self.step >= size and (self.step / size).is_integer():
-                    return f"{amount / size:g} {name}"
-            return f"{amount:g} s"
+            name, size = self._whole(("d", "h", "min"))
+            return f"{amount / size:g} {name}"
         return f"{amount:g}"
 
+    def _whole(self, names: tuple[str, str, str]) -> tuple[str, float]:
+        """The largest of days, hours and minutes that a step is a whole number of, or seconds."""
+        for name, size in zip(names, (_DAY, 3600.0, 60.0), strict=True):
+            if self.step >= size and (self.step / size).is_integer():
+                return name, size
+        return "s", 1.0
+
     def __str__(self) -> str:
-        if self.unit == "seconds":
-            for name, size in (("days", _DAY), ("hours", 3600.0), ("minutes", 60.0)):
-                if self.step >= size and (self.step / size).is_integer():
-                    return f"{self.step / size:g} {name if self.step > size else name[:-1]}"
-            return f"{self.step:g} s"
-        if self.unit == "months":
-            return f"{self.step:g} month{'' if self.step == 1 else 's'}"
-        return f"{self.step:g}"
+        if self.unit != "seconds":
+            return self.offset(1)
+        name, size = self._whole(("days", "hours", "minutes"))
+        return f"{self.step / size:g} {name[:-1] if self.step == size > 1 else name}"
 
 
 def said(time: Any) -> str:
