@@ -24,10 +24,8 @@ def scales_of(model: Operator) -> Scales:
     found = next((m for m in model.modules() if isinstance(m, Normalized)), None)
     if found is None:
         return {}
-    return {
-        kind: (getattr(found, f"{kind}_mean").tolist(), getattr(found, f"{kind}_scale").tolist())
-        for kind in ("input", "output", "parameter")
-    }
+    kinds = {kind: found.of_channels(kind) for kind in ("input", "output", "parameter")}
+    return {kind: (mean.tolist(), scale.tolist()) for kind, (mean, scale) in kinds.items()}
 
 
 def card(content: Mapping[str, Any], scales: Scales, *, bounded: bool = False) -> str:

@@ -81,8 +81,7 @@ def ranges_of(model: Surrogate, *, usual: bool = False) -> dict[str, list[list[f
     ):
         low, high = layout.usual(name) if usual else layout.span(name)
         if not low and scales is not None:
-            mean = getattr(scales, f"{prefix}_mean").double().tolist()
-            scale = getattr(scales, f"{prefix}_scale").double().tolist()
+            mean, scale = (t.double().tolist() for t in scales.of_channels(prefix))
             low = [m - 3 * s for m, s in zip(mean, scale, strict=True)]
             high = [m + 3 * s for m, s in zip(mean, scale, strict=True)]
         held = layout.scaling(name)
