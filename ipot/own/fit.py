@@ -178,7 +178,7 @@ def fit(
         except Stopped as stop:
             raise Interrupted(stop.signal, kept) from None
         except KeyboardInterrupt as stop:
-            # Before the loop, or behind it: what it has kept is there to go on with.
+            # Before the loop, or after it: what it has kept is there to go on with.
             raise Interrupted(getattr(stop, "signal", signal.SIGINT), kept) from None
         fitted.about |= {"described": splits.train.describe(), "date": time.strftime("%Y-%m-%d")}
         for line in fitted.score_lines():

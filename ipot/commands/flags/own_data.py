@@ -28,7 +28,7 @@ class OwnData:
     """Frames that go in, up to now: --history 7 of daily data is the week that ends today. 1 unless
     said."""
     lead: int | None = None
-    """Frames that come out, behind the last that went in: --lead 7 of daily data is each of the
+    """Frames that come out, after the last that went in: --lead 7 of daily data is each of the
     next seven days, --lead 0 the time of the last frame in. 1 unless said, and 0 with
     --targets-from."""
     every: int | None = None

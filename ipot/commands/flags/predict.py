@@ -59,7 +59,7 @@ class Predict:
     grid: int | None = None
     """Ask on a regular grid over the domain, with so many points a side."""
     all_times: bool = False
-    """Answer at every time of a series that has its history, and not only behind the last: 300
+    """Answer at every time of a series that has its history, and not only after the last: 300
     times of stations in, 300 maps out, in one .nc file that is written as they come."""
     fill: Fill | None = None
     """Interpolate the inputs that are missing: onto the grid of training, for a system that takes

@@ -1,4 +1,4 @@
-"""Labelled arrays as samples: windows of frames in, the frames behind them out.
+"""Labelled arrays as samples: windows of frames in, the frames after them out.
 
 dataset, series = from_xarray(ds, inputs="t2m", targets="t2m", history=7, lead=7)
 """
