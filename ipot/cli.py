@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ipot import registry
-from ipot.errors import IpotError, Terminated, UnknownName, Untrusted, shown
+from ipot.errors import IpotError, IpotWarning, Terminated, UnknownName, Untrusted, shown
 from ipot.version import __version__
 
 COMMANDS = {
@@ -106,7 +106,7 @@ def _remarks(name: str) -> Iterator[None]:
     before = warnings.formatwarning
 
     def line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
-        if category is UserWarning:
+        if category in (UserWarning, IpotWarning):
             return f"ipot {name}: {message}\n"
         return before(message, category, *where, **more)
 

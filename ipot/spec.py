@@ -71,6 +71,8 @@ class Spec:
     serve all samples: a system that is bound to its sensors is sized from it."""
     change: bool = False
     """True if models answer with the change since the last past frame, which a wrapper adds."""
+    each_point: bool = False
+    """True if answers are scaled by a mean and a deviation at each point of the training grid."""
     simple: tuple[int, ...] = ()
     """Sizes of the simple predictor that a trained model's answers are blended with, if they are:
     its places of inputs and of answers, components, samples of its kernel, and its fields."""
@@ -97,6 +99,14 @@ class Spec:
                 f"--training.change takes the last input frame at the queries, and {self.name} has "
                 f"points of {len(self.domain)} and queries of {len(self.query_domain)} "
                 "coordinates: leave it out"
+            )
+        on_grid = {Need.GRID, Need.SAME_POINTS, Need.FIXED_POINTS} <= self.provides
+        if self.each_point and (not on_grid or self.steps > 1):
+            lacks = "is a rollout" if on_grid else "has no grid that all of its samples share"
+            raise Unsupported(
+                f"--training.each-point scales the answer at each point of a grid, for steady "
+                f"problems that are asked where they are seen, and {self.name} {lacks}: leave it "
+                "out"
             )
         if self.simple and (len(self.simple) != 5 or min(self.simple) < 0):
             raise Unsupported(

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ipot.errors import DataError
 from ipot.samples import Sample
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Statistics:
-    """Mean and scale of every channel; a scale is never zero."""
+    """Mean and scale of every channel; a scale is never zero. Those of outputs may also be given at
+    each point of a grid, (M, K) instead of (K)."""
 
     input_mean: Tensor
     input_scale: Tensor
@@ -75,6 +77,22 @@ def _changes(values: Tensor, targets: Tensor, since: tuple[int, int], each: bool
     if targets.shape[-3] > 1:
         return targets.diff(dim=-3) if each else targets - targets[..., :1, :, :]
     return targets
+
+
+def at_each_point(data) -> tuple[Tensor, Tensor]:
+    """Mean and scale (M, K) of the answer at each query, over samples that share their queries."""
+    first: Sample = data[0]
+    moments = Moments()
+    for index in range(len(data)):
+        sample = data[index]
+        if not (sample.queries is first.queries or torch.equal(sample.queries, first.queries)):
+            raise DataError(
+                "--training.each-point needs samples with the same queries in the same order, and "
+                f"those of sample {index} are others: leave it out"
+            )
+        moments.add(sample.truth[0].reshape(1, -1))
+    sizes = first.truth.shape[1:]
+    return moments.mean().view(sizes), moments.scale().view(sizes)
 
 
 class Moments:

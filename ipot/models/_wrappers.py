@@ -16,11 +16,14 @@ from ipot.errors import DataError, Unsupported
 from ipot.models.base import Latent, LatentOperator, OneStep, Operator
 from ipot.nn.globe import is_global, on_globe, vector_bounds
 from ipot.nn.neighbours import Surroundings
+from ipot.nn.places import Places, chart
 from ipot.samples import Batch, Sample
 from ipot.spec import Need, Spec
 from ipot.stopping import stop_if_asked
 
-Places = TypeVar("Places", Batch, Sample)
+NEARLY = 0.05
+"""How far, in gaps, a training point may lie from its place on a regular grid."""
+Located = TypeVar("Located", Batch, Sample)
 
 
 class Wrapper(Operator):
@@ -87,7 +90,10 @@ class Outward(nn.Module):
     """From the scales of the data to physical units."""
 
     def forward(
-        self, x: Float[Tensor, "*B K"], mean: Float[Tensor, " K"], scale: Float[Tensor, " K"]
+        self,
+        x: Float[Tensor, "*B K"],
+        mean: Float[Tensor, "*#B K"],
+        scale: Float[Tensor, "*#B K"],
     ) -> Float[Tensor, "*B K"]:
         """x * scale + mean, at least as precise as the scales."""
         return x.to(torch.promote_types(x.dtype, mean.dtype)) * scale + mean
@@ -121,6 +127,10 @@ class Normalized(Wrapper):
         self.inward, self.outward = Inward(), Outward()
         inner.rescale(statistics)
 
+    def of_channels(self, kind: str) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of every channel: of "input", "output" or "parameter"."""
+        return getattr(self, f"{kind}_mean"), getattr(self, f"{kind}_scale")
+
     def seen(self, batch: Batch) -> Batch:
         """The batch in the scales of the data."""
         self.spec.check(batch)
@@ -130,13 +140,13 @@ class Normalized(Wrapper):
             parameters = self.inward(parameters, self.parameter_mean, self.parameter_scale)
         return replace(batch, values=values, parameters=parameters)
 
-    def denormalize(self, out: Tensor) -> Tensor:
+    def denormalize(self, out: Tensor, queries: Tensor | None = None) -> Tensor:
         """The inner model's answer in physical units, in float32 at least."""
         return self.outward(out, self.output_mean, self.output_scale)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T M K"]:
         """Predict in physical units."""
-        return self.denormalize(self.inner(self.seen(batch)))
+        return self.denormalize(self.inner(self.seen(batch)), batch.queries)
 
 
 class NormalizedLatent(Normalized, LatentWrapper):
@@ -144,11 +154,64 @@ class NormalizedLatent(Normalized, LatentWrapper):
 
     def decode(self, latent: Latent, queries: Float[Tensor, "B1 M E"]) -> Float[Tensor, "B M K"]:
         """The fields in physical units."""
-        return self.denormalize(self.inner.decode(latent, queries))
+        return self.denormalize(self.inner.decode(latent, queries), queries)
 
     def decode_all(self, states: list[Latent], queries: Tensor) -> Float[Tensor, "B T M K"]:
         """The fields at several states, in physical units."""
-        return self.denormalize(self.inner.decode_all(states, queries))
+        return self.denormalize(self.inner.decode_all(states, queries), queries)
+
+
+class NormalizedAtPoints(Normalized):
+    """`Normalized` with a mean and a scale of the answer at each point of the training grid.
+
+    Elsewhere both are interpolated: a model trained on one grid may be asked on another.
+    """
+
+    def __init__(self, inner: Operator, statistics: Statistics) -> None:
+        points = torch.Size(inner.spec.shape).numel()
+        names = ("output_mean", "output_scale")  # of each point, or one for all
+        each = {n: getattr(statistics, n).expand(points, -1).contiguous() for n in names}
+        super().__init__(inner, replace(statistics, **each))
+        if inner.objective() is not None:
+            raise Unsupported(
+                f"--training.each-point is for systems that are trained by the error of their "
+                f"answers, and {inner.name} is not: leave it out"
+            )
+        self.places = Places(chart(inner.spec), inner.spec.shape)
+
+    def measure(self, points: Float[Tensor, "N D"]) -> None:
+        """Find the training grid, to interpolate from."""
+        self.places.measure(points)
+        there = len(points) == self.places.number
+        off = self.places.in_gaps(points[None])[0] - self.places.steps if there else None
+        if off is None or float(off.abs().max()) > NEARLY:
+            raise DataError(
+                f"--training.each-point interpolates between the points of a regular grid of "
+                f"{' x '.join(map(str, self.spec.shape))}, and those of {self.spec.name} are none: "
+                "leave it out"
+            )
+        super().measure(points)
+
+    def of_channels(self, kind: str) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of every channel; of outputs over all points together."""
+        mean, scale = super().of_channels(kind)
+        if kind != "output":
+            return mean, scale
+        return mean.mean(0), (scale.square().mean(0) + mean.var(0, correction=0)).sqrt()
+
+    def denormalize(self, out: Tensor, queries: Tensor | None = None) -> Tensor:
+        """The inner model's answer in physical units. In training the queries are the grid."""
+        if self.training or queries is None:
+            return super().denormalize(out)
+        near = self.places(queries)
+        mean, scale = (near.look_up(t.unsqueeze(0)) for t in (self.output_mean, self.output_scale))
+        if out.ndim == 4:
+            mean, scale = mean.unsqueeze(1), scale.unsqueeze(1)
+        return self.outward(out, mean, scale)
+
+
+class NormalizedAtPointsLatent(NormalizedAtPoints, NormalizedLatent):
+    """`NormalizedAtPoints` for a model whose encoder and decoder can be called one by one."""
 
 
 class Change(Wrapper):
@@ -251,10 +314,11 @@ def answers_at_points(model: Operator, batch: Batch) -> bool:
 
 def wrap(inner: Operator, statistics: Statistics) -> Operator:
     """The model as it is trained and stored: normalised, and rolled out over all of its steps."""
+    each = inner.spec.each_point
     if isinstance(inner, LatentOperator):
-        latent = NormalizedLatent(inner, statistics)
+        latent = (NormalizedAtPointsLatent if each else NormalizedLatent)(inner, statistics)
         return Change(latent) if inner.spec.change else latent
-    model: Operator = Normalized(inner, statistics)
+    model: Operator = (NormalizedAtPoints if each else Normalized)(inner, statistics)
     if inner.spec.change:
         model = Change(model)
     if isinstance(inner, OneStep) and inner.spec.history:
@@ -313,7 +377,7 @@ class OnGlobe(Wrapper):
             samples = [self._mapped(data[i]) for i in range(len(data))]
             self.inner.examine(Ragged(samples, check=False))
 
-    def _mapped(self, places: Places) -> Places:
+    def _mapped(self, places: Located) -> Located:
         points = on_globe(places.points)
         same = places.queries is places.points
         return replace(places, points=points, queries=points if same else on_globe(places.queries))

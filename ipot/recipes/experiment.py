@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ipot import registry, trust
 from ipot.data.dataset import Dataset
-from ipot.data.statistics import Statistics
+from ipot.data.statistics import Statistics, at_each_point
 from ipot.data.store import Store
 from ipot.errors import IpotError, RunError, UnknownName, Unsupported, shown
 from ipot.models._shapes import refuse_beyond_memory
@@ -74,7 +74,8 @@ class Experiment:
     @property
     def spec(self) -> Spec:
         """The facts that the model is built from: the problem's, and what it is to answer with."""
-        return replace(self.problem.spec, change=self.training.change)
+        own = {"change": self.training.change, "each_point": self.training.each_point}
+        return replace(self.problem.spec, **own)
 
     def small(self, *, minutes: float | None = None) -> Experiment:
         """This experiment at sizes for a first look, as with `--small`, trained for some minutes if
@@ -316,6 +317,9 @@ def statistics_of(settings: Experiment, data: Dataset) -> Statistics | None:
     model_class, spec = registry.find("models", settings.model_name), settings.spec
     since = (spec.history, len(spec.outputs)) if spec.change else None
     found = Statistics.of(data, since=since, each=issubclass(model_class, OneStep))
+    if spec.each_point:
+        mean, scale = at_each_point(data)
+        return replace(found, output_mean=mean, output_scale=scale)
     if not isinstance(settings.problem, OwnData):
         return found
     return replace(found, output_scale=found.output_scale.masked_fill(constant_outputs(data), 0.0))

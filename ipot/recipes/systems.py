@@ -102,6 +102,8 @@ REPEATED: Changes = {"repeated": True}
 # Anomalies and not departures from a simple forecast, which have no past frames to go on from.
 ABSOLUTE: Changes = {"target": "anomaly"}
 SLOPES: Changes = {"gradient_loss": 0.1}
+# Targets scaled by their mean and deviation at every point of the grid.
+EACH_POINT: Changes = {"each_point": True}
 SYSTEMS: dict[str, System] = {
     # The authors' scripts, and Geo-FNO's for meshes that are grids. A rollout is trained whole.
     "fno": System(
@@ -109,7 +111,7 @@ SYSTEMS: dict[str, System] = {
         | {"clip": None, "precision": "float32", "decay": "coupled"},
         {
             "burgers": Row({"modes": (16,), "width": 64}),
-            "darcy": Row(),
+            "darcy": Row({}, EACH_POINT),
             "navier_stokes": Row(
                 {"width": 20}, {"learning_rate": 2.5e-3}, ours={"unroll": 5, "pieces": 2}
             ),
@@ -164,7 +166,9 @@ SYSTEMS: dict[str, System] = {
                 | {"rotary": (8192.0, 4096.0, 4096.0, 1024.0), "cross_rotary": 1024.0},
                 {"batch": 16},
             ),
-            "darcy": Row({}, {"epochs": 256, "gradient_loss": 0.2, "decay": "coupled"}),
+            "darcy": Row(
+                {}, {"epochs": 256, "gradient_loss": 0.2, "decay": "coupled"} | EACH_POINT
+            ),
             "navier_stokes": Row(
                 OFORMER_FILM, {"batch": 16, "learning_rate": 5e-4, "grow": 0.16, "warmup": 0.3}
             ),

@@ -93,12 +93,16 @@ def batch_of(named: dict[str, Tensor], spec: Spec, times: tuple[float, ...]) -> 
     )
 
 
+def examples(signature: Signature) -> tuple[Tensor, ...]:
+    """Tensors of sizes that all differ, of which none is 1."""
+    sizes = {"batch": 2, "points": 5, "queries": 7}
+    return tuple(torch.rand(signature.shape(name, sizes)) for name in signature.columns)
+
+
 def trace(plain: Plain, signature: Signature) -> ExportedProgram:
     """The graph of a model, open in batch, points and queries."""
     refuse_structure(plain.model)
-    sizes = {"batch": 2, "points": 5, "queries": 7}  # all differ, and none is 1
-    example = tuple(torch.rand(signature.shape(name, sizes)) for name in signature.columns)
-    return traced(plain, example, [signature.axes(name) for name in signature.columns])
+    return traced(plain, examples(signature), [signature.axes(name) for name in signature.columns])
 
 
 def refuse_structure(model: Operator) -> None:

@@ -69,6 +69,9 @@ class Training:
     change: bool = False
     """Answer with the change since the last input frame, which is added to it: interpolated where
     queries are not the input points. For problems with past frames among their inputs."""
+    each_point: bool = False
+    """Scale answers at each point of a grid by their mean and deviation there over the training
+    samples, as some systems were published; else each channel has one mean and deviation."""
     augment: bool = False
     """Turn every sample by a random symmetry of the problem."""
     precision: Literal["auto", "float32", "bf16", "float64"] = "auto"
@@ -107,6 +110,11 @@ class Training:
             "be left out with training.unroll, which needs true frames at all input points",
         )
         check(self.pieces is None or self.unroll is not None, "pieces", "come with training.unroll")
+        check(
+            not self.each_point or (self.queries == 1 and not self.augment),
+            "each_point",
+            "be left out with training.queries and training.augment, which ask at other points",
+        )
         check(self.patience is None or 0 < self.patience <= 1, "patience", "lie in (0, 1]")
         check(self.gradient_loss < math.inf, "gradient_loss", "be finite")
         check(0 <= self.grow <= 1, "grow", "lie in [0, 1]")
