@@ -48,7 +48,7 @@ def windows_of(
 ) -> Windows:
     """Samples of `history` frames in and `lead` out, `every` frames apart.
 
-    Targets are all fields that change unless said, inputs the targets. Windows start `stride`
+    Targets are all fields that change by default, inputs the targets. Windows start `stride`
     frames apart, or one after the other.
     """
     history, lead, every = whole("history", history), whole("lead", lead), whole("every", every)
