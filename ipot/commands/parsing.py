@@ -52,7 +52,7 @@ def parse(kind: type[Flags], arguments: Sequence[str], command: str) -> Flags:
 def split_names(
     arguments: list[str], wanted: list[str], kind: type, command: str
 ) -> tuple[dict[str, str], list[str]]:
-    """The leading words of a command (its problem, its model), and the flags behind them."""
+    """The leading words of a command (its problem, its model), and the flags after them."""
     words = []
     while arguments and not arguments[0].startswith("-") and len(words) < len(wanted):
         words.append(arguments[0])

@@ -82,7 +82,7 @@ def fit(
     quiet: bool = False,
     **options: Any,
 ) -> Surrogate:
-    """Train on data of one's own, within `minutes` (five unless said) or for so many `epochs`.
+    """Train on data of one's own, within `minutes` (five by default) or for so many `epochs`.
 
     data    an `ipot.Dataset`; an xarray object with the variables `inputs` and `targets` (and
             `history=7, lead=7` for a forecast); or the path of a file or folder, whose columns
@@ -179,7 +179,7 @@ def fit(
         except Stopped as stop:
             raise Interrupted(stop.signal, kept) from None
         except KeyboardInterrupt as stop:
-            # Before the loop, or behind it: what it has kept is there to go on with.
+            # Before the loop, or after it: what it has kept is there to go on with.
             raise Interrupted(getattr(stop, "signal", signal.SIGINT), kept) from None
         fitted.about |= {"described": splits.train.describe(), "date": time.strftime("%Y-%m-%d")}
         for line in fitted.score_lines():

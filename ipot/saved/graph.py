@@ -118,7 +118,7 @@ def traced(
     function: nn.Module, example: tuple[Tensor, ...], axes: Sequence[Sequence[str | None]]
 ) -> ExportedProgram:
     """The graph of a function of tensors. `axes` has the names of the axes of each, those of the
-    same name being of one open size; what has no name, or lies behind them, has the size of the
+    same name being of one open size; what has no name, or lies after them, has the size of the
     example."""
     dims = {name: Dim(name, min=1) for names in axes for name in names if name}
     shapes = tuple({i: dims[n] for i, n in enumerate(names) if n} for names in axes)

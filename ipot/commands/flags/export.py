@@ -35,15 +35,15 @@ class Export:
     """Where the result goes: a file that ends in the name of its format."""
     format: Literal["onnx", "pt2"] | None = None
     """Format of what is written: onnx runs in onnxruntime and takes `pip install 'ipot[export]'`,
-    pt2 runs in torch; as --out ends unless said."""
+    pt2 runs in torch; as --out ends by default."""
     steps: int | None = None
-    """Steps of the rollout; of one graph the first so many, and all of the training unless said."""
+    """Steps of the rollout; of one graph the first so many, and all of the training by default."""
     parts: bool = False
     """Write a folder with ONNX graphs of the encoder, one step and the decoder, for any number of
     steps, and model.json, which says how to call them."""
     tolerance: float | None = None
     """The largest difference to the model that is let through, relative to the largest number: 1e-5
-    unless said, and 8e-5 for parts, where that of every step adds up."""
+    by default, and 8e-5 for parts, where that of every step adds up."""
     overwrite: bool = False
     """Write over what is there already."""
     trust: bool = False
