@@ -255,6 +255,8 @@ MARGIN = 3.0
 on: of what varies wildly, the next sample may well reach beyond all others."""
 USUAL_MARGIN, MANY = 1.0, 0.25
 """Times the usual range of training, and the part of an input that may lie so far outside of it."""
+NAMED_AT_MOST = 3
+"""Channels that a remark names: ten past frames are all alike."""
 DEVIATIONS = 20.0
 """Standard deviations from the mean that stand for this, in models that do not know their range."""
 REACH = 3.0
@@ -371,8 +373,10 @@ def warn_unlike(
                 + (f": this looks like {other}" if other is not None else "")
             )
     if said:
+        more = f"; and {len(said) - NAMED_AT_MOST} more" if len(said) > NAMED_AT_MOST else ""
+        named = "; ".join(said[:NAMED_AT_MOST]) + more
         warn_user(
-            f"inputs far outside of those that the model has seen: {'; '.join(said)}. The answer "
+            f"inputs far outside of those that the model has seen: {named}. The answer "
             "is an extrapolation, not to be trusted; check the units.",
         )
 

@@ -67,6 +67,20 @@ def test_a_page_that_answers_by_itself_remarks_on_the_same(model, kind):
     assert not count or found[0].partition(":")[0] == remarks(model, values)[0].partition(":")[0]
 
 
+def test_a_remark_names_a_few_channels():
+    values = RANDOM.random((40, 60, 5))
+    data = ipot.Dataset.from_arrays(points=X, values=values, targets=values[..., 0])
+    model = tiny.quick(data, epochs=1)
+    (said,) = remarks(model, values[0] + 100)
+    assert said.count("goes from") == 3
+    assert "; and 2 more. The answer" in said
+    facts = {"spec": {"inputs": list("abcde"), "input_units": []}, "seen": seen_by(model)}
+    given = {"values": {"data": (values[0] + 100).ravel().tolist()}}
+    (again,) = call("problems/unlike.js", "m.remarksOn(facts, given)", facts=facts, given=given)
+    assert again.count("goes from") == 3
+    assert "; and 2 more. The answer" in again
+
+
 def test_a_run_writes_down_what_it_sees(tmp_path):
     run, data = tmp_path / "run", tmp_path / "data"
     words = ["train", "burgers", "ipot", *SMALL.split(), "--epochs", "1", "--quiet", "--small"]

@@ -4,6 +4,7 @@
 import { shortNumber } from "../shell/numbers.js";
 
 const MANY = 0.25; // the part of an input that may lie outside of what is usual
+const NAMED = 3; // channels that a remark names
 const NAMES = { values: ["inputs", "input_units"], parameters: ["parameters", "parameter_units"] };
 
 /** Sentences about the inputs of a question: none where they are like those of training. */
@@ -27,8 +28,10 @@ export function remarksOn({ spec, seen }, given) {
     });
   }
   if (!said.length) return [];
+  const more = said.length > NAMED ? `; and ${said.length - NAMED} more` : "";
+  const named = said.slice(0, NAMED).join("; ") + more;
   return [
-    `inputs far outside of those that the model has seen: ${said.join("; ")}. The answer is an ` +
+    `inputs far outside of those that the model has seen: ${named}. The answer is an ` +
       "extrapolation, not to be trusted; check the units.",
   ];
 }

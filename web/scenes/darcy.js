@@ -30,7 +30,7 @@ export default {
     "Water seeps through ground of two kinds. Paint where it is easy to pass; the pressure follows.",
 
   open(room) {
-    const [, high] = room.model.usual?.targets?.[0] ?? [0, 0.02];
+    const [, high] = room.model.ranges?.targets?.[0] ?? [0, 0.02];
     const pressure = new Scale("sequential", 0, high); // it is nowhere below that of the edge
     const ground = new Scale("amount", LOW, HIGH);
 
