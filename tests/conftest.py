@@ -67,8 +67,11 @@ def _checked(path: Path) -> bool:
     return among(CHECKED) and not among(UNCHECKED)
 
 
-def pytest_configure() -> None:
-    """A file that has moved would change its session without a word."""
+def pytest_configure(config: pytest.Config) -> None:
+    """What a user would be warned of is an error of a test that does not expect it; and a file that
+    has moved would change its session without a word."""
+    # Not in pyproject.toml, which would import the package before the check of shapes is there.
+    config.addinivalue_line("filterwarnings", "error::ipot.errors.IpotWarning")
     gone = [name for name in (*CHECKED, *UNCHECKED) if not (HERE / name).exists()]
     if gone:
         raise pytest.UsageError(f"tests/conftest.py names {gone}, which are not there any more")
