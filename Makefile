@@ -3,6 +3,7 @@
 PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+TWO    := -n 2 --dist worksteal
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 EXTRAS := test,log,weather,mesh,table,export,hub,serve,browser
 
@@ -17,11 +18,11 @@ help:            ## what can be made
 demo: $(VENV)/.core   ## generate, train, evaluate: a table and demo/demo.png in about three minutes
 	$(BIN)/ipot demo --out demo
 
-# One install; then the checks beside the tests, which leave a core without work at times. The campaign
-# has limits of time on what it tries, and runs alone.
-test: $(VENV)/.all    ## the checks, the tests and a minute of the campaign
-	$(MAKE) --no-print-directory -j 2 tests check
-	$(MAKE) --no-print-directory minute
+# One install; then the checks beside the campaign, which takes one core for a minute and has limits of
+# time on what it tries; then the tests, on two.
+test: $(VENV)/.all    ## the checks, a minute of the campaign and the tests
+	$(MAKE) --no-print-directory -j 2 minute check
+	$(MAKE) --no-print-directory tests
 
 check: $(VENV)/.dev docs   ## format, lint, types, import layers, documentation
 	$(BIN)/ruff format --check .
@@ -32,9 +33,11 @@ check: $(VENV)/.dev docs   ## format, lint, types, import layers, documentation
 # Two sessions, and no test is in both (tests/conftest.py says which is where). The first has every function that
 # names shapes check them. The second has what that check hides or hinders: torch.compile cannot trace through it, it raises
 # before errors of ours, it would wrap Triton's kernels, and it triples the time of runs by files and commands.
+# Half of the tests goes to each process, which takes from the other's when it is done: dealt out one by one, tests of
+# one file would come to both, and servers, pages and trained models that they share would be made twice.
 tests: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -m "not (compile or plain or slow)" --jaxtyping-packages=ipot,beartype.beartype
-	$(BIN)/python -m pytest -n 2 -m "(compile or plain) and not slow"
+	$(BIN)/python -m pytest $(TWO) -m "not (compile or plain or slow)" --jaxtyping-packages=ipot,beartype.beartype
+	$(BIN)/python -m pytest $(TWO) -m "(compile or plain) and not slow"
 
 browser: $(VENV)/.dev   ## the tests of the page in Chromium (apt-get install chromium); `make test` has them too where it is there
 	$(BIN)/python -m pytest -rs tests/browser
@@ -50,7 +53,7 @@ campaign: $(VENV)/.dev   ## kill, starve and mislead the package for MINUTES (de
 	$(BIN)/python -m campaign $(if $(HOURS),--hours $(HOURS),--minutes $(or $(MINUTES),5)) $(if $(SEED),--seed $(SEED))
 
 slow: $(VENV)/.dev    ## the slow tests: published statistics and larger sizes, about a quarter of an hour
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m pytest $(TWO) -m slow
 
 docs: $(VENV)/.docs   ## the documentation as pages, in docs/_build
 	$(BIN)/python tools/draw_house.py docs/house

@@ -36,7 +36,7 @@ class Tally:
     first: int
     """Number of the first case."""
     last: int = 0
-    """Number behind the last case: where a run with the same seed goes on."""
+    """Number after the last case: where a run with the same seed goes on."""
     seconds: float = 0.0
     slowest: float = 0.0
     again: int = 0

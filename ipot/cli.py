@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ipot import registry
-from ipot.errors import IpotError, Terminated, UnknownName, Untrusted, shown
+from ipot.errors import IpotError, IpotWarning, Terminated, UnknownName, Untrusted, shown
 from ipot.version import __version__
 
 COMMANDS = {
@@ -93,7 +93,7 @@ def _trusting(arguments: list[str], error: Untrusted) -> str:
 
 
 def _current_folder() -> str | None:
-    """Where modules of one's own are looked for; None where the folder is gone."""
+    """Where modules of your own are looked for; None where the folder is gone."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def _remarks(name: str) -> Iterator[None]:
     before = warnings.formatwarning
 
     def line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
-        if category is UserWarning:
+        if category in (UserWarning, IpotWarning):
             return f"ipot {name}: {message}\n"
         return before(message, category, *where, **more)
 

@@ -5,8 +5,11 @@ exits with a non-zero status. A message says what was expected, what came, and w
 """
 
 import errno
+import sys
+import warnings
 from pathlib import Path
 from signal import SIGTERM
+from types import FrameType
 from typing import Any
 
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ESTALE)
@@ -103,3 +106,43 @@ class DiskError(RunError, OSError):
 
 class StoreError(IpotError):
     """The data cache cannot be read or filled."""
+
+
+class IpotWarning(UserWarning):
+    """Something that a user should look at: inputs unlike those of training, units converted."""
+
+
+BETWEEN = ("ipot", "torch", "contextlib", "functools", "jaxtyping", "beartype")
+"""Packages whose lines no user wrote: ours, and those that call ours on the way."""
+
+
+def warn_user(message: str) -> None:
+    """Warn at the user's own line, however many of ours lie in between.
+
+    A `stacklevel` counts calls, of which there are more or fewer by the way that was taken; and
+    `skip_file_prefixes`, which skips a package, came with Python 3.12.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    outermost = frame
+    while frame is not None and _is_between(frame):
+        outermost, frame = frame, frame.f_back
+    # Of a command there is no such line.
+    found = frame or outermost
+    assert found is not None
+    names = found.f_globals
+    warnings.warn_explicit(
+        message,
+        IpotWarning,
+        found.f_code.co_filename,
+        found.f_lineno,
+        module=names.get("__name__", "<unknown>"),
+        registry=names.setdefault("__warningregistry__", {}),
+    )
+
+
+def _is_between(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__", "")
+    if name == "__main__":  # `python -m ipot`
+        name = frame.f_globals.get("__package__") or name
+    # What beartype writes around a function has the names of that function's module.
+    return name.partition(".")[0] in BETWEEN or frame.f_code.co_filename.startswith("<@beartype")

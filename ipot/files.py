@@ -216,7 +216,7 @@ def _beginning(path: Path) -> str:
 
 
 def process_token(pid: int | None = None) -> str:
-    """A process, this one unless said, in few characters that are fit for the name of a file."""
+    """A process, this one by default, in few characters that are fit for the name of a file."""
     pid = os.getpid() if pid is None else pid
     return f"{machine()}-{pid}-{_began(pid) or 0}"
 

@@ -51,7 +51,7 @@ class Spec:
     latlon: bool = False
     geographic: bool = False
     region: Bounds = ()
-    """Longitudes and latitudes in degrees that unit vectors come from, and what lies behind them;
+    """Longitudes and latitudes in degrees that unit vectors come from, and what lies after them;
     on a part of the globe, inducing points start there."""
     query_domain: Bounds = ()
     query_periods: tuple[float | None, ...] = ()

@@ -3,7 +3,8 @@
 import gc
 import os
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -66,8 +67,11 @@ def _checked(path: Path) -> bool:
     return among(CHECKED) and not among(UNCHECKED)
 
 
-def pytest_configure() -> None:
-    """A file that has moved would change its session without a word."""
+def pytest_configure(config: pytest.Config) -> None:
+    """What a user would be warned of is an error of a test that does not expect it; and a file that
+    has moved would change its session without a word."""
+    # Not in pyproject.toml, which would import the package before the check of shapes is there.
+    config.addinivalue_line("filterwarnings", "error::ipot.errors.IpotWarning")
     gone = [name for name in (*CHECKED, *UNCHECKED) if not (HERE / name).exists()]
     if gone:
         raise pytest.UsageError(f"tests/conftest.py names {gone}, which are not there any more")
@@ -86,12 +90,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave some folders and files to the session without the check, and begin with the compiled
-    tests: a minute in one process at the end would leave the other one without work."""
+    """Leave some folders and files to the session without the check, and begin with the campaign
+    and the compiled tests. The campaign forks the process that it is in, which hangs where other
+    tests have left threads behind; a minute of compiling in one process at the end would leave the
+    other one without work."""
     for item in items:
         if not _checked(item.path):
             item.add_marker(pytest.mark.plain)
     items.sort(key=lambda item: item.get_closest_marker("compile") is None)
+    items.sort(key=lambda item: not item.path.is_relative_to(HERE / "campaign"))
 
 
 def pytest_collection() -> None:
@@ -118,6 +125,45 @@ def _only_what_is_new_is_searched() -> None:
     takes a third of a second, and measurements search before each of their calls."""
     gc.collect()
     gc.freeze()
+
+
+HEED_THE_DISK = ("campaign", "test_files.py")
+"""Whose tests are about what a disk holds, and when."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _disks_are_not_waited_for(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test has written need not outlive the power, and there are ten thousand such waits of
+    some milliseconds. A file that is not open is an error as ever."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not any(request.path.is_relative_to(HERE / name) for name in HEED_THE_DISK):
+            patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A folder by its name, filled by the first process that asks for it, while others wait."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # of all processes
+
+    def found(name: str, make: Callable[[Path], None]) -> Path:
+        folder, done = shared / name, shared / f"{name}.done"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            for _ in range(3000):
+                if done.exists():
+                    return folder
+                time.sleep(0.1)
+            pytest.fail(f"another process has not filled {folder}")
+        try:
+            make(folder)
+        finally:  # a failure is told by the files that are not there
+            done.touch()
+        return folder
+
+    return found
 
 
 @pytest.fixture

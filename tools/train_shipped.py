@@ -21,7 +21,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 import ipot  # noqa: E402
 from ipot import safe_read, trained  # noqa: E402
+from ipot.data.ranges import ranges_held  # noqa: E402
 from ipot.data.store import Store  # noqa: E402
 from ipot.errors import RunError  # noqa: E402
 from ipot.evaluation.evaluate import leads  # noqa: E402
@@ -41,6 +42,7 @@ from ipot.recipes.experiment import load_data  # noqa: E402
 from ipot.recipes.studies import Answer, Question, ask_model  # noqa: E402
 from ipot.report.tables import bytes_, percent  # noqa: E402
 from ipot.run_folder import Run  # noqa: E402
+from ipot.saved.folder import WEIGHTS  # noqa: E402
 from ipot.saved.samples import archive  # noqa: E402
 from ipot.saved.weights import rounded  # noqa: E402
 from ipot.surrogate.surrogate import Surrogate  # noqa: E402
@@ -195,6 +197,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if flags.table:
         write_table()
         return 0
+    if flags.ranges:
+        for name in flags.names or trained.names():
+            print(write_ranges(name, flags), flush=True)
+        if flags.out == OUT:
+            write_table()
+        return 0
     names = flags.names or sorted(RECIPES, key=lambda name: -RECIPES[name].share)
     end = time.monotonic() + 60 * flags.minutes
     # One commit for all that this call trains, even if files are edited while it runs.
@@ -233,6 +241,11 @@ def _flags(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--pack", type=Path, help="an archive (.tar.gz) of what was written")
     parser.add_argument("--replace", action="store_true", help="also what has a lower test error")
     parser.add_argument("--table", action="store_true", help="only write that of docs/trained.md")
+    parser.add_argument(
+        "--ranges",
+        action="store_true",
+        help="only write what models that are there saw in training, of data generated anew",
+    )
     flags = parser.parse_args(arguments)
     if unknown := [name for name in flags.names if name not in RECIPES]:
         parser.error(f"no recipe for {', '.join(unknown)}; there are: {known}")
@@ -298,6 +311,8 @@ def ship(name: str, run: Path, flags: argparse.Namespace) -> str:
     error = answer.scores.relative_l2
     if there is not None and there <= error and not flags.replace:
         return f"{name}: kept, its test error is {there:.4g}, and that of {run} {error:.4g}"
+    if not model.layout.span("values")[0]:  # of a run that did not write them down
+        model.layout = replace(model.layout, **_ranges(model, store))
     model.scores = scores_of(name, answer, whole, others) | {"validation": record["validation"]}
     about = {k: v for k, v in model.about.items() if k not in NOT_ON_CARD}
     about["samples"] = about["samples"] | {"held out": len(answer.scores.per_sample)}
@@ -316,6 +331,29 @@ def ship(name: str, run: Path, flags: argparse.Namespace) -> str:
     _write(name, model, stored, store, flags)
     size = sum(p.stat().st_size for p in (flags.out / name).iterdir())
     return f"{name}: test error {error:.4g} ({whole.scores.relative_l2:.4g} before), {size:,} bytes"
+
+
+def write_ranges(name: str, flags: argparse.Namespace) -> str:
+    """Give a model that is there the ranges of its training data; its weights stay as they are."""
+    folder = flags.out / name
+    model = ipot.load(folder, device="cpu")
+    before = (folder / WEIGHTS).read_bytes()
+    stored = safe_read.read_json(folder / trained.CONFIG).get("stored", "float32")
+    model.layout = replace(model.layout, **_ranges(model, Store(flags.data)))
+    with tempfile.TemporaryDirectory(dir=flags.out, prefix=".") as place:
+        new = model.save(Path(place) / name, precision=stored)
+        if (new / WEIGHTS).read_bytes() != before:
+            raise RunError(f"{folder}: its weights are written differently by this release")
+        for file in new.iterdir():
+            file.replace(folder / file.name)
+    low, high = model.layout.span("values")
+    return f"{name}: values from {min(low, default=0):.4g} to {max(high, default=0):.4g}"
+
+
+def _ranges(model: Surrogate, store: Store) -> dict[str, Any]:
+    """The ranges of the data that a model was trained on."""
+    assert model.settings is not None
+    return ranges_held(load_data(model.settings, "train", store=store, device=torch.device("cpu")))
 
 
 def _asked(model: Surrogate, question: Question, store: Store) -> Answer:

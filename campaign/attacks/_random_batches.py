@@ -160,7 +160,7 @@ def spoiled(batch: Any, case: Case) -> Any:
     changes: dict[str, Any] = {}
     if kind != "zeros" and batch.point_mask is not None:
         nothing = ~batch.point_mask.unsqueeze(-1)
-        # Of the size of the others: what overflows in the padding is NaN behind the first norm.
+        # Of the size of the others: what overflows in the padding is NaN after the first norm.
         value = (case["batch"]["offset"] - 7.0) * case["batch"]["scale"]
         changes["points"] = torch.where(nothing, -7e3, batch.points)
         changes["values"] = torch.where(nothing, value, batch.values)

@@ -101,7 +101,7 @@ def folded_weight(norm: nn.LayerNorm, linear: nn.Linear) -> Float[Tensor, "p F1"
 def with_norm(
     norm: nn.LayerNorm, weight: Float[Tensor, "p F"], bias: Float[Tensor, " p"] | None
 ) -> tuple[Float[Tensor, "p F"], Float[Tensor, " p"]]:
-    """The weight and offset W γ and W β + b of a layer behind a norm, together with the norm's."""
+    """The weight and offset W γ and W β + b of a layer after a norm, together with the norm's."""
     offset = weight @ norm.bias
     return weight * norm.weight, offset if bias is None else offset + bias
 

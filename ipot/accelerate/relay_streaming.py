@@ -32,7 +32,7 @@ NUMBERS_HELD = 1 << 27
 """Features of all points (samples times points times width) beyond which they are made anew rather
 than held, with some copies, all at once: half a GiB in float32."""
 NUMBERS_AT_ONCE = 1 << 20
-"""Features of a chunk (points times width) unless said; the more, the smaller a part of the work
+"""Features of a chunk (points times width) by default; the more, the smaller a part of the work
 are surroundings."""
 SURROUNDED, FEW = 2, 1 << 12
 """Times its own size that a chunk may have with its surroundings, or so many points."""

@@ -8,7 +8,6 @@ stay the same, so a graph is captured after several such calls.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 from ipot.accelerate.layers import PARTS, QUICKER
 from ipot.accelerate.twins import hooked, is_closed
+from ipot.errors import warn_user
 from ipot.nn.attention import FeedForward
 from ipot.nn.neighbours import Surroundings
 from ipot.nn.points import ParameterTokens
@@ -98,7 +98,7 @@ def _replayed(model: nn.Module, batch: Batch, answer: Answer) -> Tensor | None:
         except RuntimeError as error:  # it goes on as before
             seen.failed = True
             torch.cuda.synchronize()
-            warnings.warn(f"not captured, only slower for it: {error}", stacklevel=2)
+            warn_user(f"not captured, only slower for it: {error}")
             return None
     inputs, out, replay = seen.graph
     for name, tensor in _tensors(batch).items():

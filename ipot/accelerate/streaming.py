@@ -143,7 +143,7 @@ class _Running:
     def joined(self) -> tuple[Tensor, Tensor]:
         """The attention over all chunks, and its logarithm."""
         if not self.parts:
-            raise ValueError("there is nothing to attend to: no rows, and no tokens behind them")
+            raise ValueError("there is nothing to attend to: no rows, and no tokens after them")
         return self._join()
 
     def _join(self) -> tuple[Tensor, Tensor]:

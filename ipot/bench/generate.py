@@ -16,7 +16,7 @@ from ipot.problems.base import Problem
 CUT = ("shallow_water", "era5_synthetic")
 """Problems whose samples are cut from longer ones: one alone costs almost as much as all."""
 ON_A_CPU = 4
-"""Samples that are generated together on a CPU, unless said."""
+"""Samples that are generated together on a CPU, by default."""
 
 
 def check_generation(name: str, problem: Problem, count: int | None) -> None:

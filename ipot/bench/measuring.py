@@ -20,7 +20,7 @@ from ipot.memory import machine_memory
 MOST = 1000
 """Calls of one measurement, at most."""
 WARM_UP = 12
-"""Calls behind the first that are not counted, where they are quick; one where they are not."""
+"""Calls after the first that are not counted, where they are quick; one where they are not."""
 
 
 @dataclass(frozen=True, kw_only=True)

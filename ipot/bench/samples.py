@@ -132,9 +132,9 @@ def random_question(
     batch: int = 1,
     seed: int = 0,
 ) -> Batch:
-    """Samples of a problem, one unless said, with so many input points that all of them share.
+    """Samples of a problem, one by default, with so many input points that all of them share.
 
-    Queries are the points unless said. A system that needs a grid gets one of about as many
+    Queries are the points by default. A system that needs a grid gets one of about as many
     points, the same along every axis.
     """
     check_room(spec, points, queries, device, batch)

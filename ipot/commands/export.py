@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ipot.api import load
 from ipot.commands.flags.export import Export
 from ipot.commands.output import emit, refuse_there, say
 from ipot.commands.parsing import parse
 from ipot.data.layout import Layout
 from ipot.data.scaling import Scaling
+from ipot.errors import Unsupported
 from ipot.report.tables import bytes_
 from ipot.saved.export import export
+from ipot.saved.parts_folder import export_parts
 
 
 def main(arguments: list[str]) -> None:
@@ -18,16 +22,19 @@ def main(arguments: list[str]) -> None:
     refuse_there(flags.out, overwrite=flags.overwrite)
     surrogate = load(flags.folder, device="cpu", trusted=flags.trust, edited=flags.edited)
     layout = surrogate.layout
-    summary = export(
-        surrogate.model,
-        surrogate.spec,
-        flags.out,
-        format=flags.format or flags.out.suffix.removeprefix("."),
-        tolerance=flags.tolerance,
-        origin=layout.origin,
-        scalings=_beside_origin(layout),
-        points=not layout.alone,
-    )
+    how: dict[str, Any] = {
+        **({} if flags.tolerance is None else {"tolerance": flags.tolerance}),
+        "origin": layout.origin,
+        "scalings": _beside_origin(layout),
+        "points": not layout.alone,
+    }
+    if flags.parts:
+        refuse_beside_parts(flags)
+        summary = export_parts(surrogate.model, surrogate.spec, flags.out, **how)
+    else:
+        format = flags.format or flags.out.suffix.removeprefix(".")
+        how |= {"format": format, "steps": flags.steps, "say": say}
+        summary = export(surrogate.model, surrogate.spec, flags.out, **how)
     if flags.json:
         emit(summary)
         return
@@ -36,6 +43,14 @@ def main(arguments: list[str]) -> None:
         f"model at {summary['combinations']} sizes drawn at random; {summary['facts']} says how to "
         "call it"
     )
+
+
+def refuse_beside_parts(flags: Export) -> None:
+    """Refuse what means nothing beside --parts."""
+    if flags.format not in (None, "onnx"):
+        raise Unsupported(f"--format {flags.format}: parts are ONNX graphs. Leave it out.")
+    if flags.steps is not None:
+        raise Unsupported("--steps: parts take any number of steps. Leave it out.")
 
 
 def _beside_origin(layout: Layout) -> dict[str, Scaling]:

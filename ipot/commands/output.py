@@ -6,14 +6,15 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ipot import files
-from ipot.data.store import Store
 from ipot.errors import DataError
 from ipot.report.tables import bytes_
-from ipot.training.journal import Progress, duration
 from ipot.typed_json import with_leaves
+
+if TYPE_CHECKING:  # both import torch, which a list that is printed does not need
+    from ipot.data.store import Store
 
 
 def emit(content: Any) -> None:
@@ -63,6 +64,8 @@ class Generation:
     """Says how large the data will be before the folder is filled, then how far it is."""
 
     def __init__(self, store: Store, *, quiet: bool = False) -> None:
+        from ipot.training.journal import Progress
+
         self.store, self.quiet = store, quiet
         self.progress = Progress(quiet=quiet, every=5.0)
         self._split = ""
@@ -81,6 +84,8 @@ class Generation:
 
     def _left(self, done: int, count: int) -> str:
         """The time that the rest will take if it goes on as since the start."""
+        from ipot.training.journal import duration
+
         made = done - self._had
         if not made or done == count:
             return ""

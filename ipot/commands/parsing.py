@@ -52,7 +52,7 @@ def parse(kind: type[Flags], arguments: Sequence[str], command: str) -> Flags:
 def split_names(
     arguments: list[str], wanted: list[str], kind: type, command: str
 ) -> tuple[dict[str, str], list[str]]:
-    """The leading words of a command (its problem, its model), and the flags behind them."""
+    """The leading words of a command (its problem, its model), and the flags after them."""
     words = []
     while arguments and not arguments[0].startswith("-") and len(words) < len(wanted):
         words.append(arguments[0])
@@ -300,7 +300,7 @@ def _entry(name: str, hint: Any) -> tuple:
 
 
 def _words(hint: Any) -> int:
-    """How many words at the most belong to a setting of some type."""
+    """How many words at most belong to a setting of some type."""
     if hint is bool:
         return 0
     several = get_origin(hint) is tuple

@@ -33,7 +33,7 @@ _BYTES = re.compile(
 
 
 class NoSuchSample(DataError, IndexError):
-    """A sample behind the last one; an `IndexError` too, as every sequence of Python raises."""
+    """A sample after the last one; an `IndexError` too, as every sequence of Python raises."""
 
 
 def text(argument: str, given: Any) -> str:

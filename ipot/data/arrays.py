@@ -298,7 +298,7 @@ def refuse_large(name: str, size: int) -> None:
 def _refuse_infinite(name: str, found: np.ndarray, held: np.ndarray | None = None) -> None:
     """Refuse an array by the first of its values that is not finite, or not as it is held."""
     source, start, bad = np.atleast_1d(found), 0, np.zeros(0, bool)
-    # What lies behind the first piece that is not finite has not been written yet.
+    # What lies after the first piece that is not finite has not been written yet.
     for piece in _pieces(source if held is None else np.atleast_1d(held)):
         bad = ~np.isfinite(piece)
         if bad.any():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Real
 from typing import Any
@@ -16,7 +15,7 @@ from ipot.data.argument_checks import is_whole, items, text
 from ipot.data.arrays import array, is_listed, spans_of
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.scaling import HELD, TINIEST, Scaling, Span, middle, power_of_two
-from ipot.errors import DataError, shown
+from ipot.errors import DataError, shown, warn_user
 from ipot.spec import Bounds
 
 BESIDE = 1e20
@@ -63,11 +62,10 @@ def bounds(data: Stacked | Ragged, *, geographic: bool = False) -> tuple[Bounds,
             _refuse_not_geographic(box)
             if in_radians(box):
                 (west, east), (south, north) = box[:2]
-                warnings.warn(
+                warn_user(
                     f"geographic: longitudes go from {west:.4g} to {east:.4g} and latitudes from "
                     f"{south:.4g} to {north:.4g}, which looks like radians; degrees are expected "
                     "(numpy.rad2deg). If the places do lie so near 0° N, 0° E, nothing is wrong.",
-                    stacklevel=2,
                 )
     return boxes
 
@@ -161,7 +159,7 @@ def _refuse_apart(points: list[Span], queries: list[Span], both: Scaling | None,
             )
             if float(here.join(there).spread) > BESIDE * float(own.spread):
                 raise DataError(said)
-            warnings.warn(said, stacklevel=2)
+            warn_user(said)
 
 
 def _place_scaling(name: str, axes: list[Span] | None, kept: int) -> Scaling | None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ipot.data.arrays import array, is_listed, spans_of
+from ipot.data.dataset import Dataset as Samples
 from ipot.data.dataset import Ragged, Stacked
 from ipot.data.facts import place_scalings
 from ipot.data.quantities import Agreement, behind
@@ -71,6 +72,13 @@ class Layout:
     target_high: tuple[float, ...] = ()
     parameter_low: tuple[float, ...] = ()
     parameter_high: tuple[float, ...] = ()
+    value_usual_low: tuple[float, ...] = ()
+    """Between these lie all but a few of the numbers of training (`data/ranges.py`)."""
+    value_usual_high: tuple[float, ...] = ()
+    target_usual_low: tuple[float, ...] = ()
+    target_usual_high: tuple[float, ...] = ()
+    parameter_usual_low: tuple[float, ...] = ()
+    parameter_usual_high: tuple[float, ...] = ()
 
     def scaling(self, what: str) -> Scaling | None:
         """The change of units that points, queries, values, targets or parameters are held in."""
@@ -99,6 +107,13 @@ class Layout:
         """The smallest and largest numbers of training, as they are held; empty where unknown."""
         name = what.removesuffix("s")
         return getattr(self, f"{name}_low"), getattr(self, f"{name}_high")
+
+    def usual(self, what: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Between which numbers nearly all of training lie, as they are held; models of earlier
+        releases know the smallest and largest alone, or nothing."""
+        name = what.removesuffix("s")
+        low, high = getattr(self, f"{name}_usual_low"), getattr(self, f"{name}_usual_high")
+        return (low, high) if low else self.span(what)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what there is no need to say is left out, as it was before."""
@@ -298,7 +313,7 @@ def in_units_of(layout: Layout, own: Spec, other: Spec) -> tuple[Layout, Spec]:
         if any(changes):
             layout = layout.with_scaling(name, behind(layout.scaling(name), changes))
             facts = replace(facts, **{key: wanted})
-    agreed.say(stacklevel=3)
+    agreed.say()
     return layout, facts
 
 
@@ -314,7 +329,7 @@ def counted_by(sample: Sample, layout: Layout) -> Sample:
     return replace(converted([sample], changes)[0], units=layout.scalings())
 
 
-def spans_held(data: Stacked | Ragged) -> dict[str, Any]:
+def spans_held(data: Samples) -> dict[str, Any]:
     """The smallest and largest numbers of all channels, as fields of a layout."""
     found: dict[str, tuple[Tensor, Tensor]] = {}
     for columns in data.columns():

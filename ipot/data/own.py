@@ -82,7 +82,7 @@ class InTime:
 
 
 class Dataset:
-    """Samples of one's own, with the facts that a model is sized from."""
+    """Your own samples, with the facts that a model is sized from."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Dataset:
 
             points      (N, D) shared by all samples, (S, N, D), or a list of (N_i, D)
             values      (S, N, C) or (S, N), or a list: what is known at the points
-            queries     as points; where the targets are. The points unless said
+            queries     as points; where the targets are. The points by default
             targets     (S, M, K) or (S, M), or a list; with `times` (S, T, M, K) or (S, T, M)
             parameters  (S, P) or (S): numbers that hold for a whole sample
             times       T times at which the targets are, multiples of one step from 0: [2, 5] are

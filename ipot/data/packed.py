@@ -1,7 +1,7 @@
-"""Samples of many sizes, resident on a device: rows one behind the other, padded when gathered.
+"""Samples of many sizes, resident on a device: rows one after the other, padded when gathered.
 
 Nothing is padded in memory. A batch names its samples and the box that it is padded to; its rows
-are found by arithmetic on the device, and a row of zeros behind the last one stands for padding. So
+are found by arithmetic on the device, and a row of zeros after the last one stands for padding. So
 the sizes of a batch are known beforehand and what lies in it is not asked for: a gather can be
 captured. The batch is the one that `collate` makes, in a box that may be larger.
 
@@ -140,7 +140,7 @@ def packed_bytes(data: Ragged) -> int:
 
 
 def _table_bytes(rows: Sequence[Tensor], axis: int) -> int:
-    """Of the rows of all samples with the zeros behind them."""
+    """Of the rows of all samples with the zeros after them."""
     if not rows:
         return 0
     wide = rows[0].movedim(axis, 0).shape[1:].numel() * rows[0].element_size()
@@ -260,7 +260,7 @@ class _Rows:
             self._places = self.table(places, axis)
 
     def table(self, rows: Sequence[Tensor], axis: int = 0) -> Tensor:
-        """Rows of all samples with the zeros behind them, the axis of the rows first."""
+        """Rows of all samples with the zeros after them, the axis of the rows first."""
         rows = [r.movedim(axis, 0) for r in rows]
         return torch.cat([*rows, rows[0].new_zeros(1, *rows[0].shape[1:])]).to(self.device)
 

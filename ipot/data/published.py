@@ -97,7 +97,7 @@ def take(path: Path, split: str, count: int, rows: range) -> slice:
 def join(
     splits: Mapping[str, Fields], order: Sequence[str]
 ) -> tuple[Fields, dict[str, np.ndarray]]:
-    """Splits one behind the other, and the arrays that say which rows are whose."""
+    """Splits one after the other, and the arrays that say which rows are whose."""
     present = [name for name in order if name in splits]
     if not present:
         raise DataError(f"nothing to write: {' or '.join(order)} samples are needed")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ipot.data.scaling import Scaling
-from ipot.errors import DataError, shown
+from ipot.errors import DataError, shown, warn_user
 
 NONE = ("", "-", "~", "none", "unknown", "n/a", "nondim")
 """What files say where nothing is said."""
@@ -227,7 +226,7 @@ class Agreement:
         self._made.setdefault((what, given, wanted, found is not None), []).append(source)
         return found
 
-    def say(self, *, stacklevel: int = 2) -> None:
+    def say(self) -> None:
         """Give the lines about what was converted, and about what could not be compared."""
         for (what, given, wanted, known), sources in self._made.items():
             more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
@@ -237,7 +236,7 @@ class Agreement:
             else:
                 said += f"in {shown(given)}, and in {self.other} in {shown(wanted)}. "
                 said += "These are not compared, and the numbers are taken as they are: check them."
-            warnings.warn(said, stacklevel=stacklevel + 1)
+            warn_user(said)
         self._made.clear()
 
 

@@ -12,7 +12,6 @@ One offset and one scale serve all numbers of a channel. Where one of them is a 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ipot.errors import DataError
+from ipot.errors import DataError, warn_user
 
 FAR = 1000.0
 """Times their own spread that numbers may lie from zero: float32 rounds them by 6e-5 of it."""
@@ -206,11 +205,10 @@ def power_of_two(largest: float) -> float:
 def _say_noise(label: str, span: Span) -> None:
     steps = span.spread / (span.precision * span.largest)
     if span.is_far and steps > ROUNDING:
-        warnings.warn(
+        warn_user(
             f"{label} varies by {span.spread:g} at {span.low:g}, {steps:.0f} times what the "
             "numbers given are rounded by: it is taken for constant. If it is not, take the offset "
             "off before it is rounded.",
-            stacklevel=2,
         )
 
 
@@ -275,13 +273,12 @@ def warn_of(label: str, span: Span, some: np.ndarray, count: int, scaling: Scali
     rounded = max(HELD * max(largest, mean), TINIEST)
     if spread <= NOISE * span.precision * largest or rounded <= LOST * spread:
         return
-    warnings.warn(
+    warn_user(
         f"{label}: nearly all numbers lie between {float(most[0]):.6g} and "
         f"{float(most[-1]):.6g}, and a few reach from {float(span.low):.6g} to "
         f"{float(span.high):.6g}. Beside these, float32 rounds the others by "
         f"{min(100.0, 100 * rounded / spread):.2g} % of the range that they lie in. Leave such "
         "numbers out, for example where they stand for missing values.",
-        stacklevel=2,
     )
 
 
@@ -296,9 +293,8 @@ def warn_vanished(
     gone = [i for i in zero if np.any(given[i])]
     if gone:
         least = max(float(np.abs(np.asarray(given[i], np.float64)).max()) for i in gone)
-        warnings.warn(
+        warn_user(
             f"targets of {len(gone)} samples, first sample {gone[0]}, are {least:.3g} at most and "
             "count as zero beside those of the others, in float32: their errors are relative to "
             "the typical size of the others. Leave them out if they do not belong here.",
-            stacklevel=2,
         )

@@ -59,7 +59,7 @@ def dataset_of(
             "is needed, in the same order"
         )
     found = _collected(cases, queries_from, inputs, targets, parameters, where)
-    found.agreed.say(stacklevel=3)
+    found.agreed.say()
     rows, labels = found.rows, found.labels
     _drop_flat([*rows["points"], *rows["queries"]], rows)
     given: dict[str, Any] = {"queries": _mesh(rows["queries"]), "targets": _even(rows["targets"])}

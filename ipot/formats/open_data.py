@@ -1,4 +1,4 @@
-"""Open data of one's own as one data set: arrays, xarray objects, files and folders."""
+"""Open your own data as one data set: arrays, xarray objects, files and folders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SERIES = (
 PLACES = ("periods", "geographic")
 """Options of all others."""
 TRAIN = 0.8
-"""Of a series in time, the part that is learned from; the rest lies behind it."""
+"""Of a series in time, the part that is learned from; the rest lies after it."""
 
 
 @dataclass(frozen=True)

@@ -260,7 +260,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def join_trajectories(parts: Sequence[Trajectories], source: str) -> Trajectories:
-    """The trajectories of files one behind the other, where grids, times and fields are alike."""
+    """The trajectories of files one after the other, where grids, times and fields are alike."""
     first, agreed = parts[0], Agreement(parts[0].source)
     parts = [first, *(trajectories_in_units(p, first.units, agreed) for p in parts[1:])]
     agreed.say()

@@ -1,4 +1,4 @@
-"""Trajectories on one grid as samples: windows of frames in, the frames behind them out."""
+"""Trajectories on one grid as samples: windows of frames in, the frames after them out."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def windows_of(
 ) -> Windows:
     """Samples of `history` frames in and `lead` out, `every` frames apart.
 
-    Targets are all fields that change unless said, inputs the targets. Windows start `stride`
-    frames apart, or one behind the other.
+    Targets are all fields that change by default, inputs the targets. Windows start `stride`
+    frames apart, or one after the other.
     """
     history, lead, every = whole("history", history), whole("lead", lead), whole("every", every)
     stride = None if stride is None else whole("stride", stride)
@@ -183,7 +183,7 @@ def carried_on(
 
 
 def after(source: Trajectories, columns: Mapping[str, Any], steps: int) -> np.ndarray:
-    """The times of so many steps behind the last frame."""
+    """The times of so many steps after the last frame."""
     gaps = np.diff(source.times)
     step = float(gaps.mean()) if len(gaps) else 1.0
     return source.times[-1] + step * int(columns["every"]) * np.arange(1, steps + 1)

@@ -117,7 +117,7 @@ def _open(path: Path) -> Any:
 
 
 def _along_time(xr: Any, parts: list[Any]) -> Any:
-    """Files of the same variables, one behind the other."""
+    """Files of the same variables, one after the other."""
     if len(parts) == 1:
         return parts[0]
     arrays = [a for a in parts[0].data_vars.values() if a.dtype.kind in "fiub"]

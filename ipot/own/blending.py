@@ -65,7 +65,7 @@ def simple_predictor(found: Sequence[Table], spec: Spec) -> SimplePredictor | No
     first = table.data[0]
     if frame.queries.ndim != 2 or times != spec.steps or not table.width:
         return None
-    # Two hundred components at the least, of fields and of inputs.
+    # Two hundred components at least, of fields and of inputs.
     if 200 * max(table.width, times * places * channels) > LARGEST:
         return None
     fitted = regress_table(table)
@@ -107,11 +107,17 @@ Fewer choose by chance, and nothing would tell."""
 
 @dataclass(frozen=True, eq=False)
 class Blended:
-    """A blended model, its spec, and a description of the blend."""
+    """A network and a simple predictor, and how much each counts."""
 
     model: Operator
+    """Both; the network alone where the simple predictor does not help."""
     spec: Spec
     line: str
+    """What the blend is, in words; empty where there is none."""
+    kind: str
+    """What the simple predictor is."""
+    shares: dict[str, float]
+    """How much it counts, by the outputs that vary."""
     parts: dict[str, Operator]
     """The network and the simple predictor, each alone."""
 
@@ -123,8 +129,8 @@ def blended(
     known: Sequence[Table],
     channels: Sequence[int],
 ) -> Blended | None:
-    """A fitted model blended with a simple predictor; None if that does not help. `known` are the
-    training data in tables, `channels` the outputs that vary."""
+    """A fitted model blended with a simple predictor where that helps; None if there is none to
+    compare it with. `known` are the training data in tables, `channels` the outputs that vary."""
     if splits.validation is splits.train or len(splits.validation) < FEWEST:
         return None
     found, device = simple_predictor(known, spec), next(model.parameters()).device
@@ -134,11 +140,13 @@ def blended(
     made = _beside(model, spec, found)
     simple = _alone(made)
     share = best_shares(model, simple, held, channels, device)
-    if not bool(share.any()):
-        return None
-    _inside(made).share.copy_(share)
     parts = {"the network alone": model, f"{found.kind} alone": simple}
-    return Blended(made, made.spec, _said(share, spec, found, channels, len(held)), parts)
+    shares = {spec.outputs[i]: float(share[i]) for i in channels}
+    if not bool(share.any()):
+        return Blended(model, spec, "", found.kind, shares, parts)
+    _inside(made).share.copy_(share)
+    line = _said(share, spec, found, channels, len(held))
+    return Blended(made, made.spec, line, found.kind, shares, parts)
 
 
 def best_shares(

@@ -38,7 +38,7 @@ from ipot.recipes.own_data import OWN_DATA, OwnData, Splits, as_experiment, spli
 from ipot.recipes.starting import Start
 from ipot.run_folder import TRAINING, Run, differences
 from ipot.saved.samples import archive_if_small
-from ipot.spec import Spec
+from ipot.spec import ALL_POINTS, Spec
 from ipot.surrogate.answers import calibrated
 from ipot.surrogate.loading import facts_of_run
 from ipot.surrogate.summary import constant_lines, course
@@ -82,7 +82,7 @@ def fit(
     quiet: bool = False,
     **options: Any,
 ) -> Surrogate:
-    """Train on data of one's own, within `minutes` (five unless said) or for so many `epochs`.
+    """Train on your own data, within `minutes` (five by default) or for so many `epochs`.
 
     data    an `ipot.Dataset`; an xarray object with the variables `inputs` and `targets` (and
             `history=7, lead=7` for a forecast); or the path of a file or folder, whose columns
@@ -173,12 +173,13 @@ def fit(
                 parts = _blend(fitted, settings, splits, known, constants, say)
             _score(fitted, splits, baselines, constants, parts)
             tried = splits.held_out or splits.validation
-            fitted.samples = archive_if_small(tried.data, tried.layout)
+            bound = bool(fitted.model.needs & ALL_POINTS)  # to all of its points
+            fitted.samples = archive_if_small(tried.data, tried.layout, thin=not bound)
             fitted.scores["course"] = course(journal.read(run.metrics))
         except Stopped as stop:
             raise Interrupted(stop.signal, kept) from None
         except KeyboardInterrupt as stop:
-            # Before the loop, or behind it: what it has kept is there to go on with.
+            # Before the loop, or after it: what it has kept is there to go on with.
             raise Interrupted(getattr(stop, "signal", signal.SIGINT), kept) from None
         fitted.about |= {"described": splits.train.describe(), "date": time.strftime("%Y-%m-%d")}
         for line in fitted.score_lines():
@@ -290,21 +291,25 @@ def _blend(
     constants: dict[str, float],
     say: Callable[[str], None],
 ) -> dict[str, Operator]:
-    """Blend the model with a simple predictor if that helps; returns the blend's parts by name."""
+    """Blend the model with a simple predictor if that helps; returns the blend's parts by name.
+    What each is worth by itself is kept either way."""
     channels = [i for i, name in enumerate(fitted.spec.outputs) if name not in constants]
     found = blended(fitted.model, fitted.spec, splits, known, channels)
-    if found is not None:
-        fitted.model, fitted.spec = found.model, found.spec
-        fitted.about["blend"] = found.line
-        objective: Any = fitted.model.objective() or running.objective_for(
-            settings, splits.train.data
-        )
-        measure = getattr(objective, "measure", relative)
-        held = splits.validation.data.to(fitted.device)
-        again = Validation(held, fitted.device, measure=measure)
-        fitted.scores["validation"] = again(fitted.model)
-        say(found.line)
-    return {} if found is None else found.parts
+    if found is None:
+        return {}
+    objective: Any = fitted.model.objective() or running.objective_for(settings, splits.train.data)
+    measure = getattr(objective, "measure", relative)
+    held = splits.validation.data.to(fitted.device)
+    error = Validation(held, fitted.device, measure=measure)
+    fitted.scores["validation of each"] = {n: error(part) for n, part in found.parts.items()}
+    fitted.about["simple predictor"] = {"kind": found.kind, "shares": found.shares}
+    if not found.line:
+        return {}
+    fitted.model, fitted.spec = found.model, found.spec
+    fitted.about["blend"] = found.line
+    fitted.scores["validation"] = error(fitted.model)
+    say(found.line)
+    return found.parts
 
 
 def _score(

@@ -29,12 +29,12 @@ from ipot.training.settings import Training
 from ipot.typed_json import from_value, plain
 
 MODEL = "ipot"
-"""Unless said."""
+"""What a fit trains by default."""
 PRESETS = ("default", "paper")
 MEASURED = 1000
 """Points of a sample whose neighbours are looked for."""
 MINUTES = 5.0
-"""Unless said."""
+"""How long it trains by default."""
 PATIENCE = 0.5
 """Of a run. The rate falls to the end, and most errors with it: a shorter wait would be a guess."""
 MOST_EPOCHS = 100_000

@@ -56,7 +56,7 @@ def read(split: str, count: int, files: Path | None, sizes: Mapping[str, int]) -
 
 
 def write(splits: Mapping[str, Fields], folder: Path) -> list[Path]:
-    """Splits one behind the other, in `Meshes`."""
+    """Splits one after the other, in `Meshes`."""
     fields, marks = published.join(splits, ORDER)
     folder = folder / "Meshes"
     last = {XY: "points", RADII: "radii", STRESS: "stress"}

@@ -69,7 +69,7 @@ def read(
 
 
 def write(splits: Mapping[str, Fields], folder: Path, mach: Mach) -> list[Path]:
-    """Splits one behind the other, in `naca`."""
+    """Splits one after the other, in `naca`."""
     fields, marks = published.join(splits, ORDER)
     folder = folder / "naca"
     mesh, state = fields["mesh"], fields["state"]

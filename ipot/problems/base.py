@@ -34,7 +34,7 @@ class Problem(ABC):
     source: ClassVar[str]
     """Where the data come from, in words."""
     sizes: ClassVar[Mapping[str, int]]
-    """How many samples each split has unless said otherwise."""
+    """How many samples each split has by default."""
     version: ClassVar[int] = 1
     """Part of the recipe: a change of the generator that changes data must raise it."""
     piece: ClassVar[int] = 50

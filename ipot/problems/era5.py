@@ -70,7 +70,7 @@ class Era5(Globe):
     training_windows: int = 225
     """The first windows, to train on."""
     validation_windows: int = 25
-    """Those behind them, to choose the best epoch; all that follow are for testing."""
+    """Those after them, to choose the best epoch; all that follow are for testing."""
     landsea: str = ""
     """A file with a land-sea mask; ERA5's own at 2 degrees unless given."""
 

@@ -16,8 +16,9 @@ import torch
 
 from ipot import safe_read
 from ipot.data import dataset
-from ipot.data.layout import Layout, spans_held
+from ipot.data.layout import Layout
 from ipot.data.own import Dataset
+from ipot.data.ranges import ranges_held
 from ipot.errors import DataError, RunError, Unsupported, shown
 from ipot.problems.base import Problem
 from ipot.saved.config_file import check_layout, spec_from_dict
@@ -112,7 +113,7 @@ class OwnData(Problem):
         return cls(
             fingerprints=tuple(known),
             facts=data.spec,
-            layout=replace(data.layout, **spans_held(splits.train.data)),
+            layout=replace(data.layout, **ranges_held(splits.train.data)),
             columns=columns or {},
             series=series,
             splits=splits,

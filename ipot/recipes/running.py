@@ -11,6 +11,7 @@ import torch
 
 from ipot import registry, safe_read
 from ipot.data.dataset import Dataset
+from ipot.data.ranges import ranges_held
 from ipot.data.statistics import Moments
 from ipot.data.store import Store
 from ipot.device import choose
@@ -89,8 +90,19 @@ def run(
         _refuse(settings, source, torch_device)
         # The trainer may refuse its settings too; only behind it is there a run.
         trainer = _trainer(settings, folder, source, torch_device, here, store, report)
-        here.lead(lambda: Run.create(out, settings.as_dict() | extra))
+
+        def create() -> None:
+            if not isinstance(settings.problem, OwnData):  # whose layout has them
+                extra[RANGES] = ranges_held(trainer.data)
+            Run.create(out, settings.as_dict() | extra)
+
+        here.lead(create)
         return trainer.run(Progress(quiet=quiet or not here.first))
+
+
+RANGES = "ranges"
+"""The entry of config.json with the ranges of the training data, of a problem of the package; data
+of one's own have them in their layout."""
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def _refuse_other_units(ours: Spec, theirs: Spec, source: Start) -> None:
                     f"--start-from {source.folder.path}: it learned {label} in {other}, and here "
                     f"it is in {own}. Give the data in {other}, or start anew."
                 )
-    held.say(stacklevel=3)
+    held.say()
 
 
 def _axes(spec: Spec) -> tuple[int, int]:

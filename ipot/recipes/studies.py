@@ -4,7 +4,6 @@ times."""
 from __future__ import annotations
 
 import statistics
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from ipot.data.dataset import Dataset
 from ipot.data.statistics import mean_field
 from ipot.data.store import Store
 from ipot.device import choose
-from ipot.errors import DataError, Unsupported
+from ipot.errors import DataError, Unsupported, warn_user
 from ipot.evaluation.evaluate import Scores, evaluate, score, score_references
 from ipot.models.base import Operator
 from ipot.problems.base import Problem
@@ -264,11 +263,10 @@ def warn_outside(batch: Batch, spec: Spec, name: str = "queries") -> None:
         if first is None and count:
             first = piece[outside][0].tolist()
     if count:
-        warnings.warn(
+        warn_user(
             f"{count} of {places.shape[:-1].numel()} {name} lie outside the domain "
             f"{domain} that the model has seen, the first at {first}: "
             "an extrapolation, not to be trusted",
-            stacklevel=3,
         )
 
 

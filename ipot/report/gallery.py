@@ -164,7 +164,7 @@ def _around(places: Sequence[np.ndarray]) -> Extent:
 
 
 def _draw(rows: list[list[Tile]], scales: dict[str, Scale], title: str | None) -> Figure:
-    """Columns by tile, rows by sample; a bar behind the last column of each label."""
+    """Columns by tile, rows by sample; a bar after the last column of each label."""
     first = rows[0]
     starts = [_starts(rows, column) for column in range(len(first))]
     lefts, left = [], 0.0

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ipot.data.layout import Layout
+from ipot.data.layout import CHANNELS, Layout
+from ipot.data.ranges import UNUSUAL
 from ipot.models._wrappers import Normalized
 from ipot.models.base import Operator
 
@@ -112,6 +113,7 @@ def _channels(spec: Mapping[str, Any], scales: Scales, layout: Mapping[str, Any]
     """Every channel with its unit and what it was in the training data."""
     rows = []
     held = Layout.from_dict(layout)
+    known = any(held.span(column)[0] for column in CHANNELS)
     for key, kind in (("inputs", "input"), ("parameters", "parameter"), ("outputs", "output")):
         column = {"inputs": "values", "outputs": "targets"}.get(key, key)
         means, spreads = scales.get(kind, ([], []))
@@ -122,8 +124,14 @@ def _channels(spec: Mapping[str, Any], scales: Scales, layout: Mapping[str, Any]
             seen = ""
             if i < len(means):
                 seen = f"{offset + means[i] * scale:.{digits}g} ± {spreads[i] * scale:.3g}"
-            rows.append([kind, name, units[i] if i < len(units) else "", seen])
-    return _table(["", "name", "unit", "in training, mean ± deviation"], rows)
+            row = [kind, name, units[i] if i < len(units) else "", seen]
+            for low, high in (held.usual(column), held.span(column)) if known else ():
+                ends = [offset + end[i] * scale for end in (low, high) if i < len(end)]
+                row.append(" to ".join(f"{end:.{digits}g}" for end in ends))
+            rows.append(row)
+    heads = ["", "name", "unit", "in training, mean ± deviation"]
+    ranges = [f"all but {UNUSUAL:.1%} at either end".replace("%", " %"), "smallest to largest"]
+    return _table(heads + (ranges if known else []), rows)
 
 
 def _scores(scores: Mapping[str, Any]) -> str:

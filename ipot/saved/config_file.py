@@ -130,7 +130,7 @@ def _check_scalings(layout: dict[str, Any], spec: Spec) -> None:
         "target": len(spec.outputs),
         "parameter": len(spec.parameters),
     }
-    parts = ("origin", "offset", "scale", "low", "high")
+    parts = ("origin", "offset", "scale", "low", "high", "usual_low", "usual_high")
     for name, count in counts.items():
         for key in (f"{name}_{part}" for part in parts):
             found = layout.get(key, ())

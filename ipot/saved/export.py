@@ -9,12 +9,14 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ipot import files
 from ipot.data.scaling import Scaling
@@ -22,7 +24,7 @@ from ipot.errors import DataError, RunError, Unsupported, shown
 from ipot.models.base import Operator
 from ipot.samples import Batch
 from ipot.saved.card import scales_of
-from ipot.saved.graph import Plain, Signature, trace
+from ipot.saved.graph import Plain, Signature, examples, refuse_structure, trace
 from ipot.saved.graph_files import (
     OUTPUT,
     Answer,
@@ -42,6 +44,10 @@ FORMATS = ("onnx", "pt2")
 COMBINATIONS = 10
 """Sizes at which a file is compared with its model."""
 LARGEST = {"batch": 3, "points": 500, "queries": 500}
+SECONDS = {"onnx": 0.05, "pt2": 0.02}
+"""To trace and write an operation, on a busy core (docs/log.md)."""
+WORTH_SAYING, LONG = 60.0, 300.0
+"""Seconds of an export that are told of before it begins, and that are refused unless asked for."""
 
 
 def export(
@@ -54,13 +60,18 @@ def export(
     origin: Sequence[float] = (),
     scalings: Mapping[str, Scaling] | None = None,
     points: bool | None = None,
+    steps: int | None = None,
+    say: Callable[[str], object] = lambda line: None,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Write a model as a graph, and beside it `<name>.json`, which says how to call it.
 
     Tensors points (B, N, D), values (B, N, C), queries (B, M, E) and parameters (B, P), as far as
     the model takes them, to fields (B, T, M, K), all float32 and in physical units; T is that of
-    the training. `points` says whether input points are among them where the facts leave it open.
+    the training, or the first so many `steps` of it. A graph holds every step anew, so that one of
+    many steps takes long to write: `say` is told so before it begins, and ONNX refuses where nobody
+    asked for the steps. `points` says whether input points are among the tensors where the facts
+    leave it open.
     The largest difference to the model, of any channel relative to the largest number in it, must
     be within `tolerance`. The graph's coordinates are relative to `origin`: the lines that say
     how to call it take that off, in float64. `scalings` are the changes of units of points,
@@ -68,6 +79,7 @@ def export(
     undo them for the answer. Those of places replace the origin.
     """
     target = _target(Path(path), format)
+    asked, spec = steps, _of_steps(spec, steps)
     signature, scalings = Signature(spec, points), dict(scalings or {})
     origin = () if {"points", "queries"} & set(scalings) else origin
     if origin and not len(origin) == spec.dimension == spec.query_dimension:
@@ -80,6 +92,8 @@ def export(
     if format == "onnx":
         refuse_large(model)
         need_onnx()
+    refuse_structure(model)
+    _tell_how_long(model, spec, signature, format, asked, say)
     write, read = (write_onnx, read_onnx) if format == "onnx" else (write_pt2, read_pt2)
     with quiet():
         program = trace(Plain(model, spec, signature), signature)
@@ -111,6 +125,63 @@ def export(
         "difference": gap,
         "combinations": COMBINATIONS,
     }
+
+
+def _of_steps(spec: Spec, steps: int | None) -> Spec:
+    """The facts of a model that answers at its first steps."""
+    if steps is None:
+        return spec
+    if not 1 <= steps <= spec.steps:
+        raise Unsupported(
+            f"--steps {steps}: {spec.name} has {spec.steps} steps in training, so give a number "
+            f"from 1 to {spec.steps}"
+        )
+    return replace(spec, steps=steps)
+
+
+def _tell_how_long(
+    model: Operator,
+    spec: Spec,
+    signature: Signature,
+    format: str,
+    asked: int | None,
+    say: Callable[[str], object],
+) -> None:
+    """Say how long the graph takes to write, if that is more than a minute; refuse what takes many
+    unless the steps were asked for."""
+    count = operations(Plain(model, spec, signature), signature)
+    seconds = SECONDS[format] * count
+    if seconds <= WORTH_SAYING:
+        return
+    minutes = f"about {max(2, round(seconds / 60))} minutes"
+    steps = f"{spec.steps} steps in one graph are {count:,} operations"
+    if spec.steps == 1:
+        say(f"one graph of {count:,} operations takes {minutes} to write")
+    elif format == "onnx" and asked is None and seconds > LONG:
+        raise Unsupported(
+            f"{steps}, which ONNX takes {minutes} or more to write. --parts writes the encoder, "
+            "one step and the decoder, to be called in a loop; --steps N a graph of the first N "
+            f"steps, and --steps {spec.steps} this one all the same. A .pt2 file is quicker."
+        )
+    else:
+        say(f"{steps}, and take {minutes} to write: --steps N writes the first N, --parts one step")
+
+
+class _Counter(TorchDispatchMode):
+    """Counts operations as they are computed."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def operations(plain: Plain, signature: Signature) -> int:
+    """How many operations a model takes for an answer: about as many nodes has its graph."""
+    with torch.no_grad(), _Counter() as counter:
+        plain(*examples(signature))
+    return counter.count
 
 
 def difference(
@@ -234,26 +305,13 @@ def _call(
     scalings: Mapping[str, Scaling] | None = None,
 ) -> list[str]:
     """How to call it, in lines of Python, from arrays or tensors as they are in the data."""
-    scalings = {n: s for n, s in (scalings or {}).items() if n in (*signature.columns, "targets")}
-    moved = {n: f"{n} - origin" for n in ("points", "queries")} if origin else {}
-    moved |= {n: f"({n} - {n}_offset) / {n}_scale" for n in scalings if n != "targets"}
-    module, kind = (
-        ("numpy.array", "") if format == "onnx" else ("torch.tensor", ", dtype=torch.float64")
-    )
-    constants = [
-        f"{n}_{part} = {module}({list(getattr(s, part))}{kind})"
-        for n, s in scalings.items()
-        for part in ("offset", "scale")
-    ]
-    undone = ["fields = fields * targets_scale + targets_offset"] if "targets" in scalings else []
-    given = {n: moved.get(n, n) for n in signature.columns}
-    numbers, file = [float(x) for x in origin], json.dumps(name, ensure_ascii=False)
+    constants, given, undone = changes_of_units(signature, format, origin, scalings)
+    file = json.dumps(name, ensure_ascii=False)
     if format == "onnx":
         arrays = ", ".join(f'"{n}": numpy.float32({words})' for n, words in given.items())
         lines = [
             "import numpy, onnxruntime",
             f"session = onnxruntime.InferenceSession({file})",
-            f"origin = numpy.array({numbers})",
             *constants,
             "# arrays with the shapes of `inputs`",
             f'fields = session.run(["{OUTPUT}"], {{{arrays}}})[0]',
@@ -266,12 +324,35 @@ def _call(
         lines = [
             "import torch",
             f"model = torch.export.load({file}).module()",
-            f"origin = torch.tensor({numbers}, dtype=torch.float64)",
             *constants,
             "# tensors with the shapes of `inputs`",
             f"fields = model({tensors})",
         ]
-    return [line for line in [*lines, *undone] if origin or not line.startswith("origin")]
+    return [*lines, *undone]
+
+
+def changes_of_units(
+    signature: Signature,
+    format: str,
+    origin: Sequence[float],
+    scalings: Mapping[str, Scaling] | None = None,
+) -> tuple[list[str], dict[str, str], list[str]]:
+    """Lines of Python that name offsets and scales, every input of a graph in words, and the lines
+    that give an answer in the units of the data."""
+    scalings = {n: s for n, s in (scalings or {}).items() if n in (*signature.columns, "targets")}
+    moved = {n: f"{n} - origin" for n in ("points", "queries")} if origin else {}
+    moved |= {n: f"({n} - {n}_offset) / {n}_scale" for n in scalings if n != "targets"}
+    module, kind = (
+        ("numpy.array", "") if format == "onnx" else ("torch.tensor", ", dtype=torch.float64")
+    )
+    constants = [f"origin = {module}({[float(x) for x in origin]}{kind})"] if origin else []
+    constants += [
+        f"{n}_{part} = {module}({list(getattr(s, part))}{kind})"
+        for n, s in scalings.items()
+        for part in ("offset", "scale")
+    ]
+    undone = ["fields = fields * targets_scale + targets_offset"] if "targets" in scalings else []
+    return constants, {n: moved.get(n, n) for n in signature.columns}, undone
 
 
 def _target(path: Path, format: str) -> Path:

@@ -93,12 +93,16 @@ def batch_of(named: dict[str, Tensor], spec: Spec, times: tuple[float, ...]) -> 
     )
 
 
+def examples(signature: Signature) -> tuple[Tensor, ...]:
+    """Tensors of sizes that all differ, of which none is 1."""
+    sizes = {"batch": 2, "points": 5, "queries": 7}
+    return tuple(torch.rand(signature.shape(name, sizes)) for name in signature.columns)
+
+
 def trace(plain: Plain, signature: Signature) -> ExportedProgram:
     """The graph of a model, open in batch, points and queries."""
     refuse_structure(plain.model)
-    sizes = {"batch": 2, "points": 5, "queries": 7}  # all differ, and none is 1
-    example = tuple(torch.rand(signature.shape(name, sizes)) for name in signature.columns)
-    return traced(plain, example, [signature.axes(name) for name in signature.columns])
+    return traced(plain, examples(signature), [signature.axes(name) for name in signature.columns])
 
 
 def refuse_structure(model: Operator) -> None:
@@ -114,7 +118,7 @@ def traced(
     function: nn.Module, example: tuple[Tensor, ...], axes: Sequence[Sequence[str | None]]
 ) -> ExportedProgram:
     """The graph of a function of tensors. `axes` has the names of the axes of each, those of the
-    same name being of one open size; what has no name, or lies behind them, has the size of the
+    same name being of one open size; what has no name, or lies after them, has the size of the
     example."""
     dims = {name: Dim(name, min=1) for names in axes for name in names if name}
     shapes = tuple({i: dims[n] for i, n in enumerate(names) if n} for names in axes)

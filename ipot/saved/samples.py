@@ -3,7 +3,9 @@
 Its arrays are called points, values, queries, targets, parameters and times, as far as the model
 has them, with an axis for samples in front, of length one where all samples share the array. They
 are in the user's own units and in the form that `Surrogate.predict` takes: without an axis for
-channels or times where the training data had none. Numbers that the model holds in other units are
+channels or times where the training data had none. Of samples that are too large, as of a million
+points, some places are kept, and `whole` has the numbers of points and queries that there were.
+Numbers that the model holds in other units are
 float64, since float32 could round away what tells them apart.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,8 @@ EXACT = ((8, "float32"), (4, "float32"), (2, "float32"), (1, "float32"))
 """How many samples to try to keep, and in which numbers: the first that fits is taken."""
 PACKED = 4
 """Times as many bytes before compression are not tried at all: so far numbers rarely shrink."""
+LEAST = 200
+"""Places of a sample that was too large; fewer show nothing of it."""
 
 
 def archive(data: Any, layout: Layout, kept: Sequence[tuple[int, str]] = EXACT) -> bytes:
@@ -44,14 +49,53 @@ def archive(data: Any, layout: Layout, kept: Sequence[tuple[int, str]] = EXACT) 
     return content
 
 
-def archive_if_small(data: Any, layout: Layout) -> bytes | None:
-    """The archive of exact numbers; None where not even one sample is small enough."""
+def archive_if_small(data: Any, layout: Layout, *, thin: bool = True) -> bytes | None:
+    """The archive of exact numbers. Where not even one sample is small enough, some places of the
+    first one stand for it, if it may be `thin`; None if not."""
     first = data[0]
     held = sum(part.numel() for part in _parts(first).values()) * np.dtype(np.float32).itemsize
-    if held > PACKED * MOST:
-        return None
-    content = archive(data, layout)
-    return content if len(content) <= MOST else None
+    if held <= PACKED * MOST:
+        content = archive(data, layout)
+        if len(content) <= MOST:
+            return content
+    return _thinned(first, layout) if thin else None
+
+
+def _thinned(sample: Sample, layout: Layout) -> bytes | None:
+    """The archive of a sample at as many of its places, drawn at random, as fit; None where those
+    are too few to show anything. `whole` says how many points and queries there were."""
+    points, queries = len(sample.points), sample.queries.shape[-2]
+    same = points == queries and torch.equal(sample.points, sample.queries)
+    places = {"points": points, "queries": queries}
+    parts = _parts(sample)
+    most = max(places.values())
+    each = sum(part.numel() for name, part in parts.items() if name != "parameters") / most
+    rows = int(MOST / (np.dtype(np.float32).itemsize * each))
+    random = np.random.default_rng(0)
+    order = {name: random.permutation(count) for name, count in places.items()}
+    if same:
+        order["queries"] = order["points"]
+    while rows >= LEAST:
+        kept = {name: torch.from_numpy(np.sort(found[:rows])) for name, found in order.items()}
+        here, there = kept["points"], kept["queries"]
+        thin = replace(
+            sample,
+            points=sample.points.cpu()[here],
+            values=sample.values.cpu()[here],
+            queries=sample.queries.cpu().index_select(-2, there),
+            targets=sample.truth.cpu().index_select(-2, there),
+            weights=None,
+            edges=None,
+            grid=None,
+            query_grid=None,
+        )
+        buffer = io.BytesIO()
+        whole = np.array([[points, queries]])
+        np.savez_compressed(buffer, allow_pickle=False, **arrays([thin], layout), whole=whole)
+        if len(buffer.getvalue()) <= MOST:
+            return buffer.getvalue()
+        rows = rows * 3 // 4
+    return None
 
 
 def arrays(some: Sequence[Sample], layout: Layout, kind: str = "float32") -> dict[str, np.ndarray]:

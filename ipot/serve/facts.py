@@ -44,6 +44,8 @@ def _facts(served: Served, limits: Limits) -> dict[str, Any]:
         "spec": {name: _plain(getattr(model.spec, name)) for name in SPEC},
         "settings": settings_of(model.problem),
         "ranges": ranges_of(model),
+        "usual": ranges_of(model, usual=True),
+        "seen": seen_by(model),
         "alone": model.layout.alone,
         "box": box_of(model),
         "error": _plain(model.scores),
@@ -64,9 +66,9 @@ def settings_of(problem: Problem | None) -> dict[str, Any]:
     return {name: _plain(value) for name, value in asdict(problem).items() if name != "files"}
 
 
-def ranges_of(model: Surrogate) -> dict[str, list[list[float]]]:
-    """The range of every channel in training; of models that do not know it, a mean and three
-    deviations on either side."""
+def ranges_of(model: Surrogate, *, usual: bool = False) -> dict[str, list[list[float]]]:
+    """The range of every channel in training, or between which numbers it `usual`ly was; of models
+    that do not know it, a mean and three deviations on either side."""
     from ipot.models._wrappers import Normalized
 
     layout, spec = model.layout, model.spec
@@ -77,7 +79,7 @@ def ranges_of(model: Surrogate) -> dict[str, list[list[float]]]:
         ("targets", "output", len(spec.outputs)),
         ("parameters", "parameter", len(spec.parameters)),
     ):
-        low, high = layout.span(name)
+        low, high = layout.usual(name) if usual else layout.span(name)
         if not low and scales is not None:
             mean, scale = (t.double().tolist() for t in scales.of_channels(prefix))
             low = [m - 3 * s for m, s in zip(mean, scale, strict=True)]
@@ -88,6 +90,25 @@ def ranges_of(model: Surrogate) -> dict[str, list[list[float]]]:
             for i, pair in enumerate(zip(low, high, strict=True))
         ]
         found[name] = ends if len(ends) == count else []
+    return found
+
+
+def seen_by(model: Surrogate) -> dict[str, list[dict[str, list[float]] | None]]:
+    """What every channel of the inputs was in training, and beyond which numbers an input is far
+    from that (`surrogate/new_data.py`), in the units of the data: for a page that answers by
+    itself. Null where the model does not know its ranges."""
+    from ipot.surrogate.new_data import seen_in_training
+
+    found: dict[str, list[dict[str, list[float]] | None]] = {}
+    for name, seen in seen_in_training(model.model, model.layout).items():
+        held = model.layout.scaling(name)
+        parts = {part: getattr(seen, part) for part in ("all", "usual", "single", "many")}
+        found[name] = [
+            None
+            if seen.known is not None
+            else {part: [_given(held, end[i], i) for end in ends] for part, ends in parts.items()}
+            for i in range(len(seen.all[0]))
+        ]
     return found
 
 

@@ -225,7 +225,9 @@ def _to_npz(content: Mapping[str, Any]) -> bytes:
     for name, value in content.items():
         if isinstance(value, list) and any(isinstance(part, np.ndarray) for part in value):
             raise wrong("the samples differ in size, and an npz has one array for all: ask in JSON")
-        if value is not None and not isinstance(value, list):
+        if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
+            arrays[name] = np.asarray(value)  # remarks
+        elif value is not None and not isinstance(value, list):
             arrays[name] = np.asarray(value)
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)

@@ -78,7 +78,11 @@ def schemas() -> dict[str, Schema]:
     facts = {name: schema for name, schema in LINE.items() if name != "state"} | {
         "spec": _object(SPEC),
         "settings": {"type": "object"},
-        "ranges": _object(dict.fromkeys(("values", "targets", "parameters"), PAIRS)),
+        **dict.fromkeys(
+            ("ranges", "usual"),
+            _object(dict.fromkeys(("values", "targets", "parameters"), PAIRS)),
+        ),
+        "seen": {"type": "object"},
         "alone": FLAG,
         "box": PAIRS,
         "error": {"type": "object"},

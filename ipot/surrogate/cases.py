@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ipot.data.quantities import Agreement
-from ipot.errors import DataError
+from ipot.errors import DataError, warn_user
 from ipot.formats.case_units import in_units
 from ipot.formats.cases import Where, fields_of, scalars_of, source_of
 from ipot.formats.fields import Case
@@ -125,7 +124,7 @@ def _as_trained(case: Case, spec: Spec) -> Case:
     wanted |= dict(zip(spec.parameters, spec.parameter_units, strict=False))
     agreed = Agreement("the model")
     case = in_units(case, names, wanted, agreed, source_of(case))
-    agreed.say(stacklevel=3)
+    agreed.say()
     return case
 
 
@@ -178,10 +177,9 @@ def _remark_elsewhere(model: Surrogate, case: Case) -> None:
     for axis, (here, there) in enumerate(zip(rest, known or (), strict=False), start=dimension):
         if not math.isclose(here, there, rel_tol=1e-6, abs_tol=1e-12):
             said = f"coordinate {axis} is {here:g} at all points, and was {there:g} in all of"
-            warnings.warn(
+            warn_user(
                 f"{source_of(case)}: {said} training, so the model knows nothing of it: it is left "
                 "out",
-                stacklevel=3,
             )
 
 

@@ -57,7 +57,7 @@ def asked_places(series: Series, on: Any = None, frames: LatestFrames | None = N
         )
     data, agreed = _coordinates(on), Agreement("the model")
     data = coordinates_in_units(data, series.units, agreed, "on")
-    agreed.say(stacklevel=4)
+    agreed.say()
     columns = []
     for place, name in enumerate(series.target_columns):
         role = _GLOBE[place] if series.geographic and place < 2 else None

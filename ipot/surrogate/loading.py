@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,20 @@ from ipot import trained
 from ipot.data.argument_checks import flag, near, path_given
 from ipot.data.own import Layout
 from ipot.device import choose
-from ipot.errors import RunError, UnknownName, Unsupported, shown
+from ipot.errors import DataError, RunError, UnknownName, Unsupported, shown
 from ipot.evaluation.conformal import Conformal
 from ipot.formats.series.description import Series
 from ipot.recipes.experiment import Experiment
 from ipot.recipes.own_data import OwnData
-from ipot.recipes.running import ended, restore
+from ipot.recipes.running import RANGES, ended, restore
 from ipot.run_folder import Run, run_at
-from ipot.saved.config_file import CONFIG
+from ipot.saved.config_file import CONFIG, check_layout
 from ipot.saved.folder import FILES, WEIGHTS, looks_saved, read_folder
 from ipot.saved.hub import commit_of, fetch_from_hub
 from ipot.surrogate.surrogate import Surrogate
 from ipot.typed_json import to_dict
 
+RANGE = re.compile(r"(value|target|parameter)_(usual_)?(low|high)")
 WEIGHTS_OF_A_RUN = ("best", "last")
 _log = logging.getLogger("ipot")
 
@@ -154,7 +156,23 @@ def facts_of_run(folder: Run, settings: Experiment) -> dict[str, Any]:
     made = config.get("environment")
     if isinstance(made, dict):
         about["environment"] = made
-    return {"scores": scores, "about": about}
+    return {"scores": scores, "about": about, "ranges": _ranges(folder, settings)}
+
+
+def _ranges(folder: Run, settings: Experiment) -> dict[str, Any]:
+    """The ranges of the training data, as a run wrote them down; earlier releases did not."""
+    content = folder.config().get(RANGES)
+    if content is None:
+        return {}
+    where = f"{folder.config_file}: {RANGES}"
+    if not isinstance(content, dict) or not all(RANGE.fullmatch(str(name)) for name in content):
+        raise RunError(f"{where} must hold ranges by name. Put back what was written.")
+    try:
+        layout = Layout.from_dict(content)
+        check_layout(layout.as_dict(), settings.spec)
+    except (DataError, RunError) as error:
+        raise RunError(f"{where}: {error}. Put back what was written.") from error
+    return {name: getattr(layout, name) for name in content}
 
 
 def _shipped() -> str:

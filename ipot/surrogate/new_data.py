@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from ipot.data.facts import in_radians
 from ipot.data.layout import Layout
 from ipot.data.own import Dataset
 from ipot.data.quantities import looks_like
-from ipot.errors import DataError, Unsupported, shown
+from ipot.errors import DataError, Unsupported, shown, warn_user
 from ipot.formats.detect import is_labelled as holds_labelled
 from ipot.formats.open_data import OpenedData, open_data
 from ipot.formats.series.description import Series
@@ -176,10 +175,9 @@ def refuse_other_layout(spec: Spec, layout: Layout, given: Layout) -> None:
         )
     refuse_many_steps("times of the data", max(steps, default=0.0))
     if given.times and layout.timed and max(given.times) > (1 + 1e-6) * max(own_times):
-        warnings.warn(
+        warn_user(
             f"the data go to time {max(given.times):g}, and the model has seen "
             f"{max(own_times):g}: an extrapolation, not to be trusted",
-            stacklevel=4,
         )
 
 
@@ -188,7 +186,7 @@ def _as_now(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.replace("(t-0)", "(t)") for name in names)
 
 
-def warn_radians(samples: Sequence[Sample], spec: Spec, *, stacklevel: int = 2) -> None:
+def warn_radians(samples: Sequence[Sample], spec: Spec) -> None:
     """Warn of places that look like radians, for a model of degrees: their latitudes are outside of
     the training region in degrees and inside in radians, or they would cover half the globe in
     radians."""
@@ -208,11 +206,10 @@ def warn_radians(samples: Sequence[Sample], spec: Spec, *, stacklevel: int = 2) 
         back = [math.degrees(v) for v in (south, north)]
         known = domain[1][0] - 1 <= back[0] and back[1] <= domain[1][1] + 1
         if in_radians(box) and (wide or (away and known)):
-            warnings.warn(
+            warn_user(
                 f"{name} have longitudes from {west:.4g} to {east:.4g} and latitudes from "
                 f"{south:.4g} to {north:.4g}, which looks like radians; the model was trained in "
                 "degrees (numpy.rad2deg)",
-                stacklevel=stacklevel + 1,
             )
             return
 
@@ -254,22 +251,34 @@ def turned(batch: Batch, spec: Spec) -> tuple[Batch, Spec]:
 
 
 MARGIN = 3.0
-"""Times the range of training that inputs may lie outside of it before that is remarked on."""
+"""Times the range of training that a single number may lie outside of it before that is remarked
+on: of what varies wildly, the next sample may well reach beyond all others."""
+USUAL_MARGIN, MANY = 1.0, 0.25
+"""Times the usual range of training, and the part of an input that may lie so far outside of it."""
+NAMED_AT_MOST = 3
+"""Channels that a remark names: ten past frames are all alike."""
 DEVIATIONS = 20.0
 """Standard deviations from the mean that stand for this, in models that do not know their range."""
+REACH = 3.0
+"""Standard deviations that their range is taken to reach from the mean."""
 
 Ends = tuple[Tensor, Tensor]
 """The smallest and the largest number of every channel, in float64."""
 
 
 class Seen(NamedTuple):
-    """What a model has seen of every channel."""
+    """What a model has seen of every channel in training."""
 
-    low: Tensor
-    high: Tensor
+    all: Ends
+    """The smallest and the largest number."""
+    usual: Ends
+    """Between these lie nearly all."""
+    single: Ends
+    """No number of an input should lie outside of these,"""
+    many: Ends
+    """and few outside of these."""
     known: Ends | None = None
-    """Mean and deviation, where these are all that is known: then the range is reckoned from them
-    and is nothing to tell a user."""
+    """Mean and deviation, where the rest is reckoned from them and is nothing to tell a user."""
 
 
 def seen_in_training(model: Operator, layout: Layout | None = None) -> dict[str, Seen]:
@@ -277,17 +286,29 @@ def seen_in_training(model: Operator, layout: Layout | None = None) -> dict[str,
     found: dict[str, Seen] = {}
     scales = next((m for m in model.modules() if isinstance(m, Normalized)), None)
     for name, prefix in (("values", "input"), ("parameters", "parameter")):
-        low, high = ((), ()) if layout is None else layout.span(name)
-        if low:
-            found[name] = Seen(torch.tensor(low).double(), torch.tensor(high).double())
+        if layout is not None and layout.span(name)[0]:
+            whole, usual = (
+                (torch.tensor(low).double(), torch.tensor(high).double())
+                for low, high in (layout.span(name), layout.usual(name))
+            )
+            few, width = whole[1] - whole[0], usual[1] - usual[0]
+            # A channel that never changed says nothing of its range, but any other value is new.
+            few = torch.where(few > 0, MARGIN * few, 1e-3 * whole[1].abs())
+            # Nor does one that is nearly always the same.
+            width = torch.where(width > 0, USUAL_MARGIN * width, few)
+            found[name] = Seen(whole, usual, _around(whole, few), _around(usual, width))
         elif scales is not None:
             mean, scale = (
                 getattr(scales, f"{prefix}_{n}").double().cpu() for n in ("mean", "scale")
             )
-            # Half of it on either side, and once more as a margin.
-            reach = DEVIATIONS * scale / (1 + 2 * MARGIN)
-            found[name] = Seen(mean - reach, mean + reach, (mean, scale))
+            near = _around((mean, mean), REACH * scale)
+            far = _around((mean, mean), DEVIATIONS * scale)
+            found[name] = Seen(near, near, far, far, (mean, scale))
     return found
+
+
+def _around(ends: Ends, margin: Tensor) -> Ends:
+    return ends[0] - margin, ends[1] + margin
 
 
 def ends_of(samples: Iterable[Sample]) -> dict[str, Ends]:
@@ -308,52 +329,71 @@ def ends_of(samples: Iterable[Sample]) -> dict[str, Ends]:
 
 
 def warn_unlike(
-    given: dict[str, Ends],
+    samples: Sequence[Sample],
     seen: dict[str, Seen],
     spec: Spec,
     layout: Layout | None = None,
-    *,
-    stacklevel: int = 3,
 ) -> None:
-    """Give one warning that names the channels which are far outside of their range in training."""
-    said = []
+    """Give one warning that names the channels which are far outside of their range in training:
+    by a single number that is very far outside, or by many that are outside of what is usual."""
+    said, given = [], ends_of(samples)
     for name, labels, units in (
         ("values", spec.inputs, spec.input_units),
         ("parameters", spec.parameters, spec.parameter_units),
     ):
         if name not in given or name not in seen:
             continue
-        (low, high), (least, most, known) = given[name], seen[name]
-        if len(low) != len(least):
+        (low, high), known = given[name], seen[name]
+        if len(low) != len(known.all[0]):
             continue  # of another model, which is refused by name where the batch is looked at
-        # A channel that never changed says nothing of its range, but any other value is new.
-        margin = torch.where(most > least, MARGIN * (most - least), 1e-3 * most.abs())
-        far = (low < least - margin) | (high > most + margin)
+        single = (low < known.single[0]) | (high > known.single[1])
+        many = (low < known.many[0]) | (high > known.many[1])
+        if many.any():  # and not for nothing: it takes another look at all numbers
+            many &= _part_outside(samples, name, known.many) > MANY
         scaling = None if layout is None else layout.scaling(name)
         for i, label in enumerate(labels):
-            ends = [_given(scaling, end, i) for end in (low, high, least, most)]
-            other = None
-            if i < len(units):
-                other = looks_like(units[i], (ends[0], ends[1]), (ends[2], ends[3]))
-            if not far[i] and other is None:
+            ends = _given(scaling, low, i), _given(scaling, high, i)
+            trained = _given(scaling, known.all[0], i), _given(scaling, known.all[1], i)
+            other = looks_like(units[i], ends, trained) if i < len(units) else None
+            if not single[i] and not many[i] and other is None:
                 continue
             unit = f" {units[i]}" if i < len(units) else ""
-            if known is None:
-                trained = f"in training from {ends[2]:.6g} to {ends[3]:.6g}{unit}"
+            if known.known is not None:
+                mean = _given(scaling, known.known[0], i)
+                factor = 1 if scaling is None else abs(scaling.scale[i])
+                deviation = known.known[1][i].item() * factor
+                was = f"it had {mean:.6g}{unit} with a deviation of {deviation:.3g}"
+            elif single[i] or other is not None:
+                was = f"from {trained[0]:.6g} to {trained[1]:.6g}{unit}"
             else:
-                mean = _given(scaling, known[0], i)
-                deviation = known[1][i].item() * (1 if scaling is None else abs(scaling.scale[i]))
-                trained = f"in training it had {mean:.6g}{unit} with a deviation of {deviation:.3g}"
+                usual = [_given(scaling, end, i) for end in known.usual]
+                was = f"nearly all of it from {usual[0]:.6g} to {usual[1]:.6g}{unit}"
             said.append(
-                f"{label} ({name}) goes from {ends[0]:.6g} to {ends[1]:.6g}, {trained}"
+                f"{label} ({name}) goes from {ends[0]:.6g} to {ends[1]:.6g}, in training {was}"
                 + (f": this looks like {other}" if other is not None else "")
             )
     if said:
-        warnings.warn(
-            f"inputs far outside of those that the model has seen: {'; '.join(said)}. The answer "
+        more = f"; and {len(said) - NAMED_AT_MOST} more" if len(said) > NAMED_AT_MOST else ""
+        named = "; ".join(said[:NAMED_AT_MOST]) + more
+        warn_user(
+            f"inputs far outside of those that the model has seen: {named}. The answer "
             "is an extrapolation, not to be trusted; check the units.",
-            stacklevel=stacklevel,
         )
+
+
+def _part_outside(samples: Iterable[Sample], name: str, ends: Ends) -> Tensor:
+    """Which part of the numbers of every channel lies outside of some ends: the largest such part
+    of any sample."""
+    found = torch.zeros(len(ends[0]), dtype=torch.float64)
+    for sample in samples:
+        column = getattr(sample, name)
+        if column is None or not column.numel():
+            continue
+        rows = column.reshape(-1, column.shape[-1])
+        low, high = (end.to(rows) for end in ends)
+        part = ((rows < low) | (rows > high)).double().mean(0).cpu()
+        found = torch.maximum(found, part)
+    return found
 
 
 def _given(scaling: Any, numbers: Sequence[float] | Tensor, channel: int) -> float:

@@ -29,7 +29,7 @@ def summary(scores: Mapping[str, Any], about: Mapping[str, Any], model: str = "i
     """
     counts = about.get("samples", {})
     if "held_out" not in scores:
-        return _of_validation(scores, about, counts)
+        return [*_of_validation(scores, about, counts), *who_answers(scores, about)]
     kind = "weighted relative L2 error" if scores.get("weighted") else "relative L2 error"
     count = counts.get("held out")
     if scores.get("constant") and not scores.get("per_channel", {}).keys() - scores["constant"]:
@@ -37,15 +37,50 @@ def summary(scores: Mapping[str, Any], about: Mapping[str, Any], model: str = "i
     lines = [f"{kind} on {count or 'some'} samples held out:"]
     simple = sorted(scores.get("baselines", {}).items(), key=lambda pair: -pair[1])
     parts = scores.get("parts", {})
-    name = f"{model}, blended" if parts else model
+    name = f"{model}, {_whose(about)}" if parts else model
     rows = {name: scores["held_out"], **parts, **dict(simple)}
     width = max(map(len, rows))
     lines += [f"  {name:<{width}}  {percent(error)}" for name, error in rows.items()]
     lines += _of_channels(scores)
+    lines += who_answers(scores, about)
     worse = bool(simple) and scores["held_out"] > simple[-1][1]
     if worse:
         lines.append(f"a simple predictor ({simple[-1][0]}) is better here")
     return [*lines, *_advice(scores.get("course"), worse)]
+
+
+def who_answers(scores: Mapping[str, Any], about: Mapping[str, Any]) -> list[str]:
+    """Which part of a fit answers, the network, the simple predictor or both, and the error of each
+    by itself on the validation samples that this was chosen by."""
+    shares = about.get("simple predictor", {}).get("shares", {})
+    each = scores.get("validation of each", {})
+    if not shares or not each:
+        return []
+    kind = about["simple predictor"]["kind"]
+    said = {name: _answerer(share, kind) for name, share in shares.items()}
+    if len(set(said.values())) == 1:
+        line = f"what answers: {next(iter(said.values()))}"
+    else:
+        line = f"what answers: {'; '.join(f'{name}, {part}' for name, part in said.items())}"
+    errors = ", ".join(f"{name} {percent(error)}" for name, error in each.items())
+    if any(shares.values()) and "validation" in scores:
+        errors = f"{errors}, as it answers {percent(scores['validation'])}"
+    return [line, f"on the validation samples that chose this: {errors}"]
+
+
+def _answerer(share: float, kind: str) -> str:
+    if share >= 1:
+        return f"the {kind} alone, and nothing of the network"
+    if share <= 0:
+        return f"the network alone, and nothing of the {kind}"
+    return f"both, {100 * share:.0f} % {kind} and {100 * (1 - share):.0f} % network"
+
+
+def _whose(about: Mapping[str, Any]) -> str:
+    """What a row of errors is of, where a network has a simple predictor beside it."""
+    told = about.get("simple predictor", {})
+    shares = told.get("shares", {}).values()
+    return f"by its {told['kind']} alone" if shares and min(shares) >= 1 else "blended"
 
 
 def constant_lines(constants: Mapping[str, float]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,6 @@ from ipot.surrogate.inputs import (
     times_of,
 )
 from ipot.surrogate.new_data import (
-    ends_of,
     one_sample,
     open_as_trained,
     points_as_queries,
@@ -101,15 +100,22 @@ class Surrogate:
         """The archive samples.npz that `save` writes beside the model, to try it with."""
 
     @classmethod
-    def of_experiment(cls, model: Operator, settings: Experiment, **facts: Any) -> Surrogate:
+    def of_experiment(
+        cls,
+        model: Operator,
+        settings: Experiment,
+        ranges: Mapping[str, Any] | None = None,
+        **facts: Any,
+    ) -> Surrogate:
         """The model of a run. A run on your own data brings their layout; a run on a built-in
-        problem brings its settings, and answers are always (T, M, K)."""
+        problem brings its settings and perhaps the ranges of its training data (fields of a
+        `Layout`), and answers are always (T, M, K)."""
         data, spec = settings.problem, settings.spec
         if isinstance(data, OwnData):
             if facts.get("series") is None and data.series is not None:
                 facts["series"] = Series.from_dict(data.series)
             return cls(model, settings.model, spec, data.layout, **facts)
-        layout = Layout(timed=True, alone=not takes_points(spec))
+        layout = Layout(timed=True, alone=not takes_points(spec), **(ranges or {}))
         return cls(model, settings.model, spec, layout, settings=settings, **facts)
 
     @property
@@ -417,8 +423,8 @@ class Surrogate:
     def remark(self, samples: Sequence[Sample]) -> None:
         """Warn if inputs are far from those of training, once for all samples."""
         seen = seen_in_training(self.model, self.layout)
-        warn_unlike(ends_of(samples), seen, self.spec, self.layout, stacklevel=5)
-        warn_radians(samples, self.spec, stacklevel=4)
+        warn_unlike(samples, seen, self.spec, self.layout)
+        warn_radians(samples, self.spec)
 
     def answers_of(
         self,

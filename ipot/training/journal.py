@@ -8,14 +8,13 @@ import os
 import socket
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ipot import files, safe_read
-from ipot.errors import RunError
+from ipot.errors import RunError, warn_user
 
 NUMBERS = ("loss", "validation", "learning_rate", "seconds", "steps_per_second")
 """Entries of a row besides its epoch and step."""
@@ -28,7 +27,7 @@ class Journal:
     """
 
     def __init__(
-        self, path: Path, *, resume_step: int = 0, say: Callable[[str], object] = warnings.warn
+        self, path: Path, *, resume_step: int = 0, say: Callable[[str], object] = warn_user
     ) -> None:
         self.path, self._unsynced, self._say = path, False, say
         # A link that leads nowhere yet would have the rows written to wherever it points.

@@ -97,28 +97,32 @@ own. Their graphs take most of a minute, so there are few, and all tests share t
 
 
 @pytest.fixture(scope="session")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def alone(made_once: Callable[..., Path]) -> dict[str, Path]:
     """Folders of the models of the page without a server, by their names."""
-    folder = tmp_path_factory.mktemp("alone")
-    for name, make in ALONE.items():
-        make().save(folder / name)
-    for name in ("navier_stokes", "burgers", "shallow_water"):
-        np.savez(folder / name / "samples.npz", **samples(name))
-    (folder / "parameters" / "samples.npz").unlink()
+
+    def make(folder: Path) -> None:
+        for name, fitted in ALONE.items():
+            fitted().save(folder / name)
+        for name in ("navier_stokes", "burgers", "shallow_water"):
+            np.savez(folder / name / "samples.npz", **samples(name))
+        (folder / "parameters" / "samples.npz").unlink()
+
+    folder = made_once("models of a page", make)
     return {name: folder / name for name in ALONE}
 
 
 @pytest.fixture(scope="session")
-def exported(
-    chromium: str, alone: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def exported(chromium: str, alone: dict[str, Path], made_once: Callable[..., Path]) -> Path:
     """The page without a server, with all of these models. It needs no browser, and is not made
     without one."""
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    page = tmp_path_factory.mktemp("exported") / "page"
-    assert main(["serve", *map(str, alone.values()), "--export", str(page), "--quiet"]) == 0
-    return page
+
+    def make(folder: Path) -> None:
+        words = ["serve", *map(str, alone.values()), "--export", str(folder), "--quiet"]
+        assert main(words) == 0
+
+    return made_once("page", make)
 
 
 @dataclass

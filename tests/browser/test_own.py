@@ -57,7 +57,13 @@ def models(tmp_path_factory):
     (folder / "cases" / "samples.npz").unlink()
     # As a fit leaves it.
     tiny.quick(tiny.data("mesh", COUNT), epochs=1, blend=False).save(folder / "fitted")
-    names = (*SAMPLED, "mesh", "parameters", "cases", "fitted")
+    # As a fit of a million points leaves it: some of them.
+    tiny.quick(tiny.data("mesh", COUNT), epochs=1, blend=False).save(folder / "large")
+    some = tiny.arrays("mesh", COUNT)
+    some = {n: some[n] if n == "points" else some[n][:1] for n in ("points", "values", "targets")}
+    some |= {"points": some["points"][None], "whole": np.array([[1_000_000, 1_000_000]])}
+    np.savez(folder / "large" / "samples.npz", **some)
+    names = (*SAMPLED, "mesh", "parameters", "cases", "fitted", "large")
     return {name: folder / name for name in names}
 
 
@@ -379,3 +385,35 @@ def test_by_the_keys_alone(visit, same):
 @pytest.mark.parametrize("name", ["times", "line", "space"])
 def test_on_a_phone(phone, same, name):
     same(phone(name), name)
+
+
+def test_a_model_of_very_many_points_opens_on_some_of_them(visit):
+    page = visit("large")
+    told = text(page)
+    count = f"{len(tiny.X):,}"
+    assert f"is asked with {count} of the 1,000,000 points of this sample" in told
+    assert f"answers at {count} of 1,000,000" in told
+    assert np.isfinite(page.read("room.last.answer.prediction.data")).all()
+    assert page.figure("Truth").is_visible()
+    # Other models say nothing of the kind.
+    assert "of this sample" not in text(visit("fitted"))
+
+
+def test_of_very_many_places_some_are_drawn(visit, tmp_path):
+    """A file of more places than can be told apart: the line says how many there are."""
+    random = np.random.default_rng(0)
+    points = random.random((70_000, 2))
+    np.savez(tmp_path / "many.npz", points=points, values=points[:, 0])
+    page = visit("fitted")
+    upload(page, tmp_path / "many.npz")
+    assert "60,000 of 70,000 places are drawn" in text(page)
+    assert len(page.read("state.painted.answer")) == 70_000
+    pixels = page.pixels(ANSWER)[..., 3] > 0
+    height, width = pixels.shape
+    blocks = pixels[: height // 4 * 4, : width // 4 * 4].reshape(4, height // 4, 4, width // 4)
+    assert blocks.mean((1, 3)).min() > 0.2, "a part of the domain has no dots"
+    np.savez(tmp_path / "few.npz", points=points[:500], values=points[:500, 0])
+    upload(page, tmp_path / "few.npz")
+    assert "places are drawn" not in "".join(
+        page.page.locator("figure p.caption:visible").all_text_contents()
+    )

@@ -54,6 +54,20 @@ def test_by_its_button(page, long):
     assert not page.page.locator(".error:visible").count()
 
 
+def test_it_is_seen_on_a_phone(open_page, long):
+    """Without a scroll, though the controls are below the figures."""
+    page = open_page(f"{long.address}?model=long", viewport={"width": 390, "height": 844})
+    button = page.page.get_by_role("button", name="Stop", exact=True)
+    button.wait_for()
+    box = button.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    assert box["y"] >= 0
+    assert box["y"] + box["height"] <= 844
+    page.press("Stop")
+    idle(page, long)
+
+
 def test_by_a_newer_question(page, long):
     page.press("Still water")
     page.page.wait_for_function("window.ipot.room.asked.stopped === 1")

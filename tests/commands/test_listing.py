@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from ipot import registry
 from ipot.cli import COMMANDS, main
+from ipot.commands.system_facts import COUNTED, facts
 from ipot.recipes.paper import TABLE
 
 COUNTS = {"darcy": 150_232, "airfoil": 123_354, "plasticity": 129_174, "era5": 513_636}
@@ -99,3 +101,32 @@ def test_unknown_names_list_the_known(fails):
     assert "default, paper" in fails("train", "darcy", "ipot", "--preset", "best", code=2)
     said = fails("generate", "darcy", "--splits", "tset", code=2)
     assert all(name in said for name in ("--splits", "'train'", "'validation'", "'test'"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "--help", "models", "models --trained", "models --trained --json", "models --json"],
+)
+def test_a_list_is_there_at_once(words):
+    """Without torch, which takes seconds to import, and without anything that computes."""
+    code = "import sys; from ipot.cli import main; main(sys.argv[1:]); "
+    code += "heavy = {'torch', 'numpy', 'scipy', 'matplotlib'} & set(sys.modules); "
+    code += "sys.exit(f'imported: {sorted(heavy)}' if heavy else 0)"
+    found = subprocess.run(
+        [sys.executable, "-c", code, *words.split()], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip()
+
+
+def test_the_sizes_that_are_kept_are_those_of_today():
+    rows = [facts(name, "darcy", "default") for name in registry.names("models")]
+    kept = json.loads(COUNTED.read_text())
+    assert kept == json.loads(json.dumps(rows)), "run python -m ipot.commands.system_facts"
+
+
+def test_a_system_of_a_new_file_is_listed(monkeypatch, tmp_path, ask):
+    rows = json.loads(COUNTED.read_text())
+    (tmp_path / "models.json").write_text(json.dumps(rows[1:]))
+    monkeypatch.setattr("ipot.commands.models.COUNTED", tmp_path / "models.json")
+    assert ask("models")["models"] == rows

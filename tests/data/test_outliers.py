@@ -40,6 +40,7 @@ def percent(warned):
     ],
 )
 @pytest.mark.parametrize("name", ["values", "targets"])
+@pytest.mark.filterwarnings("ignore:targets of 4 samples")
 def test_an_outlier_that_rounds_the_others_away_is_told_of(name, numbers, outlier, lost):
     with pytest.warns(UserWarning, match=rf"^{name}: nearly all numbers lie between") as warned:
         found = data(**{name: spoiled(numbers, outlier)})

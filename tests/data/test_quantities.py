@@ -159,6 +159,7 @@ def test_numbers_that_look_like_another_unit_are_remarked_on():
         model.predict(tiny.X, CELSIUS["values"])
 
 
+@pytest.mark.filterwarnings("ignore:.* lie outside the domain")
 def test_places_in_radians_are_noticed():
     globe = tiny.arrays("globe")
     radians = np.deg2rad(globe["points"])

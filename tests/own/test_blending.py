@@ -10,7 +10,9 @@ from ipot.evaluation.regression import Matrix, regress_fields
 from ipot.models._blend import Blend
 from ipot.nn.neighbours import curved_weights
 from ipot.own.blending import best_shares
+from ipot.report.tables import percent
 from ipot.saved.export import export
+from ipot.surrogate.summary import who_answers
 from own import tiny
 
 WAVES = np.stack([np.sin((k + 1) * np.pi * tiny.X[:, 0] + k * tiny.X[:, 1]) for k in range(4)])
@@ -52,12 +54,60 @@ def test_it_is_not_behind_the_linear_model(model):
     assert parts["linear model alone"] == pytest.approx(model.scores["held_out"])
     assert parts["the network alone"] > 0.3
     said = " ".join(" ".join(model.score_lines()).split())
-    assert "ipot, blended" in said
+    assert "ipot, by its linear model alone" in said
     assert "the network alone" in said
     without = tiny.quick(linear(), blend=False)
     assert blend_of(without.model) is None
     assert "parts" not in without.scores or not without.scores["parts"]
     assert without.scores["held_out"] > 0.3
+
+
+def test_a_report_says_which_part_answers(model, tmp_path):
+    """And what each is worth by itself on the samples that this was chosen by."""
+    each = model.scores["validation of each"]
+    assert set(each) == {"the network alone", "linear model alone"}
+    assert each["linear model alone"] == pytest.approx(model.scores["validation"], rel=1e-3)
+    assert each["the network alone"] > 2 * each["linear model alone"]
+    said = model.score_lines()
+    assert "what answers: the linear model alone, and nothing of the network" in said
+    line = next(line for line in said if line.startswith("on the validation samples"))
+    for name, error in each.items():
+        assert f"{name} {percent(error)}" in line
+    model.save(tmp_path / "saved")
+    assert ipot.load(tmp_path / "saved", device="cpu").score_lines() == said
+    # A fit without a simple predictor says nothing of one.
+    assert not any("what answers" in s for s in tiny.quick(linear(), blend=False).score_lines())
+
+
+def test_where_both_or_the_network_alone_answer():
+    scores = {"held_out": 0.1, "validation": 0.1}
+    scores["validation of each"] = {"the network alone": 0.2, "kernel regression alone": 0.3}
+
+    def said(**shares):
+        about = {"simple predictor": {"kind": "kernel regression", "shares": shares}}
+        return who_answers(scores, about)
+
+    assert said(u=0.0)[0] == "what answers: the network alone, and nothing of the kernel regression"
+    assert "as it answers" not in said(u=0.0)[1]
+    assert said(u=0.35)[0] == "what answers: both, 35 % kernel regression and 65 % network"
+    assert said(u=0.35)[1].endswith(
+        "the network alone 20.0 %, kernel regression alone 30.0 %, as it answers 10.0 %"
+    )
+    assert said(u=1.0, v=0.0)[0] == (
+        "what answers: u, the kernel regression alone, and nothing of the network; "
+        "v, the network alone, and nothing of the kernel regression"
+    )
+
+
+def test_the_network_alone_is_said_too(monkeypatch):
+    """A simple predictor that does not help is compared all the same."""
+    monkeypatch.setattr("ipot.own.blending.HELPS", 0.0)
+    found = tiny.quick(linear())
+    assert blend_of(found.model) is None
+    assert "blend" not in found.about
+    said = found.score_lines()
+    assert "what answers: the network alone, and nothing of the linear model" in said
+    assert found.scores["validation of each"]["linear model alone"] < 0.5
 
 
 def test_meshes_may_differ():

@@ -75,9 +75,41 @@ def test_large_samples_are_fewer_or_none():
         with np.load(io.BytesIO(content)) as arrays:
             sizes[places] = len(arrays["values"])
             assert len(arrays["points"]) == 1
+            assert ("whole" in arrays) == (places > 10_000)
+        if places > 10_000:  # for a system that is bound to all of its points
+            assert kept.archive_if_small(found.data, found.layout, thin=False) is None
     assert sizes[1000] == 8
     assert 1 <= sizes[8000] < 8
-    assert sizes[20_000] == sizes[200_000] == 0
+    assert sizes[20_000] == sizes[200_000] == 1
+
+
+def test_of_a_very_large_sample_some_places_are_kept():
+    """They are the user's numbers, at places all over the domain, and say of how many."""
+    random = np.random.default_rng(0)
+    x, y = random.random((1_000_000, 2)), random.random((300_000, 3))
+    a = np.stack([x[:, 0] + 2 * x[:, 1] + k for k in range(2)])
+    u = np.stack([y.sum(1) + k for k in range(2)])
+    data = ipot.Dataset.from_arrays(points=x, queries=y, values=a, targets=u)
+    content = kept.archive_if_small(data.data, data.layout)
+    assert kept.MOST / 2 < len(content) <= kept.MOST
+    with np.load(io.BytesIO(content)) as found:
+        some = dict(found)
+    assert some["whole"].tolist() == [[1_000_000, 300_000]]
+    points, queries = some["points"][0], some["queries"][0]
+    assert 2000 < len(points) < 30_000
+    np.testing.assert_allclose(some["values"][0], points[:, 0] + 2 * points[:, 1], atol=1e-5)
+    np.testing.assert_allclose(some["targets"][0], queries.sum(1), atol=1e-5)
+    counts, _, _ = np.histogram2d(*points.T, bins=5, range=[[0, 1], [0, 1]])
+    assert counts.min() > 0.7 * len(points) / 25
+
+
+def test_of_points_that_are_the_queries_the_same_are_kept():
+    x = np.random.default_rng(0).random((300_000, 2))
+    a = np.stack([x[:, 0], x[:, 1]])
+    data = ipot.Dataset.from_arrays(points=x, values=a, targets=a)
+    with np.load(io.BytesIO(kept.archive_if_small(data.data, data.layout))) as found:
+        np.testing.assert_array_equal(found["points"], found["queries"])
+        np.testing.assert_array_equal(found["values"], found["targets"])
 
 
 def test_a_model_keeps_them_or_does_without(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 import zipfile
 
 import numpy as np
@@ -53,32 +52,13 @@ def agree(answer, truth, within=1e-5):
     assert float((answer - truth).abs().max()) <= within * float(truth.abs().max())
 
 
-def once(folder, make):
-    """Make what is in a folder in one of several processes, while the others wait."""
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        for _ in range(3000):
-            if (folder / "done").exists():
-                return
-            time.sleep(0.1)
-        pytest.fail(f"another process has not filled {folder}")
-    try:
-        make()
-    finally:  # a failure is told by the files that are not there
-        (folder / "done").touch()
-
-
 @pytest.fixture(scope="session")
-def rolled(tmp_path_factory):
+def rolled(made_once):
     """A folder with a rollout of two steps with a parameter, in both formats from one graph."""
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # of all processes
-    folder = shared / "graphs of tests.saved"
 
-    def make():
+    def make(folder):
         traced = {}
 
         def once_for_both(plain, signature, trace=exporting.trace):
@@ -93,8 +73,7 @@ def rolled(tmp_path_factory):
                 found = export(model(ROLLING), ROLLING, path, format=kind, origin=ORIGIN)
                 (folder / f"{kind}.summary").write_text(json.dumps(found))
 
-    once(folder, make)
-    return folder
+    return made_once("graphs of tests.saved", make)
 
 
 # The last is more than a CPU takes at once by itself.

@@ -90,6 +90,9 @@ def test_remarks_go_to_the_client(client, capfd):
     far = plain(QUESTIONS["own data"][1] | {"values": 1e6 * A[0, :, 0]})
     found = client.post("/v1/models/mesh/predict", far)
     assert "far outside of those that the model has seen" in found.json["remarks"][0]
+    far = npz(**{name: np.asarray(value) for name, value in far.items()})
+    again = client.post("/v1/models/mesh/predict", far, **AS_NPZ)
+    assert again.arrays["remarks"].tolist() == found.json["remarks"]
     said = capfd.readouterr()
     assert said.out == said.err == ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,6 +47,31 @@ def kept(name: str) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module", params=trained.names())
 def shipped(request):
     return request.param, ipot.load(request.param, device="cpu")
+
+
+def test_it_knows_what_it_saw(shipped):
+    """Inputs unlike those are remarked on, and its own samples are not."""
+    name, model = shipped
+    some = kept(name)
+    for column in ("values", "parameters"):
+        low, high = model.layout.span(column)
+        assert len(low) == len(getattr(model.spec, "inputs" if column == "values" else column))
+        if column in some and low:
+            ends = some[column].reshape(-1, len(low))
+            room = 0.3 * (np.array(high) - low) + 1e-3 * np.abs(high)  # rounded, and of other seeds
+            assert (ends >= low - room).all()
+            assert (ends <= high + room).all()
+    given = {n: some[n][0] for n in ("points", "values", "parameters") if n in some}
+    given["queries"] = some["queries"][0] if "queries" in some else given["points"]
+    given["steps"] = 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(**given)
+    high = np.array(model.layout.usual("values")[1] or model.layout.usual("parameters")[1])
+    low = np.array(model.layout.usual("values")[0] or model.layout.usual("parameters")[0])
+    moved = "values" if model.layout.span("values")[0] else "parameters"
+    with pytest.warns(UserWarning, match="far outside of those that the model has seen"):
+        model.predict(**given | {moved: given[moved] + 2.5 * (high - low) + 1e-2})
 
 
 def test_fresh_samples_have_the_error_of_the_card(shipped, tmp_path):

@@ -17,6 +17,7 @@ from ipot import trained
 from ipot.cli import main
 from ipot.commands.flags.train import Train
 from ipot.commands.parsing import parse_with_settings
+from ipot.data.layout import Layout
 from ipot.models.base import parameter_count
 from ipot.recipes import ledger
 from ipot.recipes.experiment import build, experiment
@@ -77,6 +78,27 @@ def test_one_call_makes_a_model(tool, quick, capsys):
         names = archive.getnames()
     assert "ipot/trained/burgers/model.safetensors" in names
     assert "results/runs.json" in names
+
+
+def test_what_a_model_saw_is_written_down_later_too(quick, tmp_path):
+    """For models of before, and without a change of their weights."""
+    assert quick() == 0
+    folder = tmp_path / "out" / "burgers"
+    layout, weights = ipot.load(folder).layout, (folder / "model.safetensors").read_bytes()
+    assert layout.span("values")[0]
+    assert layout.usual("values") != layout.span("values")
+    old = ipot.load(folder, device="cpu")
+    old.layout = Layout(timed=True)
+    old.save(folder, overwrite=True, precision="float16")
+    samples = (folder / "samples.npz").read_bytes()
+    assert not ipot.load(folder).layout.span("values")[0]
+    assert quick("--ranges") == 0
+    again = ipot.load(folder)
+    assert again.layout == layout
+    assert again.scores == old.scores
+    assert (folder / "model.safetensors").read_bytes() == weights
+    assert (folder / "samples.npz").read_bytes() == samples
+    assert sorted(p.name for p in folder.parent.iterdir()) == ["burgers"]
 
 
 def test_a_better_model_stays_unless_told(tool, quick, monkeypatch, capsys):

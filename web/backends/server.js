@@ -70,8 +70,8 @@ export class ServerBackend {
 
   async #post(what, arrays, signal = null) {
     const answer = await this.#send(what, arrays, "application/x-npz", signal);
-    const { milliseconds, ...found } = await readNpz(await bytes(answer));
-    return { ...found, milliseconds: Number(milliseconds.data[0]) };
+    const { milliseconds, remarks, ...found } = await readNpz(await bytes(answer));
+    return { ...found, remarks: remarks?.data ?? [], milliseconds: Number(milliseconds.data[0]) };
   }
 
   async #send(what, arrays, accepted, signal) {

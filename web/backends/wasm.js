@@ -1,6 +1,7 @@
 // Answers that are computed in the page (`ipot serve --export`).
 
 import { array, readNpz } from "./npz.js";
+import { remarksOn } from "../problems/unlike.js";
 import { asset, script } from "./assets.js";
 
 /** All models of the export. */
@@ -27,6 +28,7 @@ export class WasmBackend {
     this.name = model.name;
     this.graph = model.graph;
     this.dt = model.spec.dt;
+    this.model = model;
     // A step that is a graph of its own may be taken as often as one likes.
     this.mostSteps = this.graph.parts.includes("step") ? Infinity : model.spec.steps;
   }
@@ -45,7 +47,8 @@ export class WasmBackend {
     const { timed, flat } = this.graph;
     const front = timed ? [count] : [];
     const shape = [...front, ...given.queries.shape.slice(0, -1), ...(flat ? [] : [channels])];
-    return { prediction: array(this.#undone(found), shape), milliseconds: found.milliseconds };
+    const remarks = remarksOn(this.model, given);
+    return { prediction: array(this.#undone(found), shape), remarks, milliseconds: found.milliseconds };
   }
 
   async solve() {

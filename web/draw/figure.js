@@ -186,9 +186,10 @@ export class Figure {
     this.title = element("figcaption", {}, title);
     this.bar = element("div", { class: "bar", hidden: true });
     this.note = element("p", { class: "caption" });
+    this.few = element("p", { class: "caption", hidden: true });
     this.legend = element("p", { class: "keys", hidden: true });
     this.frame = element("div", { class: "frame" }, this.canvas);
-    const parts = [this.title, this.frame, this.bar, this.legend, this.note];
+    const parts = [this.title, this.frame, this.bar, this.legend, this.note, this.few];
     const kind = wide ? "wide" : large && "large";
     this.element = element("figure", { class: kind }, ...parts);
     this.box = box;
@@ -218,6 +219,12 @@ export class Figure {
 
   caption(text) {
     this.note.textContent = text;
+  }
+
+  /** A line that says how much of what there is is drawn; empty where that is all. */
+  partial(text) {
+    this.few.hidden = !text;
+    this.few.textContent = text;
   }
 
   reading(value) {

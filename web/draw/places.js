@@ -1,6 +1,6 @@
 // Numbers at any places in one, two or three dimensions, as curves, meshes or dots.
 
-import { roundNumbers, shortNumber } from "../shell/numbers.js";
+import { counted, roundNumbers, shortNumber } from "../shell/numbers.js";
 import { nearest, outline } from "./raster.js";
 
 const FLATTEST = 2.4; // the widest and the highest shape of a figure
@@ -75,12 +75,42 @@ function seen({ points, dimension }) {
   return points.filter((_, k) => k % dimension < 2);
 }
 
+const MOST = 60000; // dots of a figure: more take seconds, and lie on top of each other
+
+/** Which of very many places are drawn, at random; null for all. The figure says how many. */
+function some(figure, places, count) {
+  if (count <= MOST) {
+    figure.partial("");
+    return null;
+  }
+  if (!places.some) {
+    // The same whenever it is painted: a step that has no divisor in common with their number.
+    let step = Math.floor(0.6180339887 * count);
+    while (divisor(step, count) > 1) step++;
+    places.some = Uint32Array.from({ length: MOST }, (_, k) => (k * step) % count).sort();
+  }
+  figure.partial(`${MOST.toLocaleString("en")} of ${counted(count, "place")} are drawn.`);
+  return places.some;
+}
+
+function divisor(a, b) {
+  return b ? divisor(b, a % b) : a;
+}
+
 /** Paint numbers at places in a figure. `places` are those of `placesOf` in problems/own.js, and
  *  `values` one number for each of their points; of curves, `low` and `high` are a band around them,
  *  and `beside` is another curve. */
 export function paintPlaces(figure, places, values, scale, { look, low, high, beside } = {}) {
-  const points = seen(places);
+  let points = seen(places);
   const dimension = places.dimension > 3 ? 2 : places.dimension;
+  const dots = dimension > 1 && !(dimension === 2 && places.triangles);
+  const few = dots && some(figure, places, values.length);
+  if (few) {
+    points = Float64Array.from({ length: dimension * MOST }, (_, k) => {
+      return points[dimension * few[Math.floor(k / dimension)] + (k % dimension)];
+    });
+    values = Float32Array.from(few, (k) => values[k]);
+  } else if (!dots) figure.partial("");
   if (dimension === 1) return paintCurve(figure, points, values, scale, { low, high, beside });
   if (dimension === 3) return paintSpace(figure, points, values, scale, look);
   const { triangles } = places;

@@ -22,7 +22,7 @@ export default {
     "Air streams past a wing at Mach 0.8. Bend the wing; the line is where the flow reaches Mach 1.",
 
   open(room) {
-    const { spec, ranges } = room.model;
+    const { spec, usual } = room.model;
     const around = spec.shape[0];
     if ((wing.AROUND - 1) % (around - 1)) {
       throw new Error(
@@ -32,7 +32,7 @@ export default {
     }
     const coordinates = spec.inputs.length === 2;
     // What is known of the range is the mean and deviations of all nodes, and most are far away.
-    const mach = new Scale("sequential", 0, Math.max(HIGHEST, ranges?.targets?.[0]?.[1] ?? 0));
+    const mach = new Scale("sequential", 0, Math.max(HIGHEST, usual?.targets?.[0]?.[1] ?? 0));
 
     const state = {
       moved: PLAIN, // how far the corners of the box are up

@@ -23,8 +23,8 @@ export default {
     "A sheet of rubber, held at its bottom and pulled at its top. Drag the edge of its hole; the stress follows.",
 
   open(room) {
-    const { spec, ranges } = room.model;
-    const [low, high] = ranges?.targets?.[0] ?? [0, 600];
+    const { spec, usual } = room.model;
+    const [low, high] = usual?.targets?.[0] ?? [0, 600];
     const stress = new Scale("sequential", Math.max(0, low), high, spec.units?.[0]);
     const polar = spec.query_dimension === 4;
     const form = spec.inputs.length === 2 ? "mesh" : spec.dimension === 1 ? "radii" : "points";

@@ -15,10 +15,10 @@ export default {
     "A stirred fluid on a square without edges, seen by its vorticity. Put vortices into it and watch what becomes of them.",
 
   async open(room) {
-    const { spec, ranges, samples, settings } = room.model;
+    const { spec, usual, samples, settings } = room.model;
     const history = spec.inputs.length;
     const steps = Math.min(spec.steps, room.backend.mostSteps);
-    const [low, high] = ranges?.targets?.[0] ?? [-3, 3];
+    const [low, high] = usual?.targets?.[0] ?? [-3, 3];
     const vorticity = Scale.around(low, high);
 
     let pointer = null;

@@ -281,6 +281,8 @@ export default {
         INPUTS.filter((name) => sample[name]).map((name) => [name, plain(sample[name])]),
       );
       compared.forget();
+      thin.textContent = sample.whole ? ofHowMany(sample) : "";
+      thin.hidden = !sample.whole;
       const times = sample.times ? Array.from(sample.times.data, Number) : null;
       Object.assign(state, { asked: taken, file: null, times });
       if (sliders) sliders.element.hidden = false;
@@ -311,6 +313,7 @@ export default {
       // The inputs are in the file: the page does not know them.
       state.asked = null;
       if (sliders) sliders.element.hidden = true;
+      thin.hidden = true;
       compared.forget();
       drawInput();
       await showAnswer(source, found, took, interval);
@@ -356,6 +359,9 @@ export default {
       return offer({ bytes: writeNpz(arrays), name: `${model.name}_answer.npz` });
     }
 
+    const thin = room.note("");
+    thin.className = "caption thin";
+    thin.hidden = true;
     const missing = room.note(whatIsMissing(model, server));
     missing.hidden = Boolean(model.samples) || model.alone;
     if (sliders) sliders.element.hidden = !missing.hidden;
@@ -368,6 +374,19 @@ export default {
     return { state, compared, player, look };
   },
 };
+
+/** What is shown of a sample that was too large to come with its model. */
+function ofHowMany({ whole, points, queries }) {
+  const [all, asked] = Array.from(whole.data, Number);
+  const given = points ? points.shape[0] : 0;
+  const answered = queries ? queries.shape[0] : given;
+  const many = (count) => count.toLocaleString("en");
+  const from = all ? `is asked with ${many(given)} of the ${many(all)} points of this sample, and ` : "";
+  return (
+    `Of so large a sample some places came with the model, drawn at random: it ${from}answers at ` +
+    `${many(answered)} of ${many(asked)}. Ask with your own file for all of them.`
+  );
+}
 
 /** What to do where there is nothing to ask with. */
 function whatIsMissing({ name, spec }, server) {

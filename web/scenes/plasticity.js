@@ -24,13 +24,13 @@ export default {
     "A die comes down on a block of metal and the metal gives way. Shape the die; the block follows.",
 
   open(room) {
-    const { spec, ranges } = room.model;
+    const { spec, usual } = room.model;
     const size = spec.shape[0];
     const repeated = spec.dimension === 3; // the die is given at every place, and not once
     const whole = forging.queries(size);
     const count = whole.queries.length / 3;
     const all = array(whole.queries, [count, 3]);
-    const scales = scalesOf(ranges?.targets, spec.units?.[2] ?? "mm");
+    const scales = scalesOf(usual?.targets, spec.units?.[2] ?? "mm");
 
     const state = {
       heights: FLAT, // of the knots that can be dragged

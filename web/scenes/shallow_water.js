@@ -30,11 +30,11 @@ export default {
     "Winds on a turning planet that is covered by one layer of air. Turn it, put vortices and hills into it, and watch the next hours.",
 
   async open(room) {
-    const { spec, ranges, samples, settings } = room.model;
+    const { spec, usual, samples, settings } = room.model;
     const steps = Math.min(spec.steps, room.backend.mostSteps);
     const scales = {};
     for (const [name, { channel, unit, factor }] of Object.entries(SHOWN)) {
-      const [low, high] = ranges?.targets?.[channel] ?? [-1, 1];
+      const [low, high] = usual?.targets?.[channel] ?? [-1, 1];
       scales[name] = Scale.around(factor * low, factor * high, unit);
     }
 

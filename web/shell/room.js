@@ -17,12 +17,13 @@ export class Room {
   #numbers = element("dl", { class: "numbers", "aria-live": "polite" });
   #figures = element("div", { class: "figures" });
   #controls = element("div", { class: "controls" });
+  #remarks = element("p", { class: "remarks", role: "status", hidden: true });
 
   constructor(model, backend) {
     this.model = model;
     this.backend = backend;
     this.last = null;
-    const stage = element("div", { class: "stage" }, this.#figures, this.#numbers);
+    const stage = element("div", { class: "stage" }, this.#figures, this.#remarks, this.#numbers);
     const work = element("div", { class: "work" }, this.#time, this.#stop);
     const side = element("aside", {}, this.#controls, work);
     this.element = element("div", { class: "room" }, this.#error, stage, side);
@@ -62,6 +63,7 @@ export class Room {
         this.last = { inputs: asked.inputs, answer, coarse: Boolean(asked.coarse) };
         this.fail(null);
         this.took(answer, asked);
+        this.#remark(answer.remarks ?? []);
         show(answer, asked);
       },
       fail: (error) => {
@@ -114,6 +116,14 @@ export class Room {
     const line = element("p", { class: "missing" }, text);
     this.#figures.before(line);
     return line;
+  }
+
+  /** What an answer is to be taken with: inputs unlike those of training. */
+  #remark(remarks) {
+    this.#remarks.hidden = !remarks.length;
+    const text = remarks.map((said) => said[0].toUpperCase() + said.slice(1)).join(" ");
+    // What is said already is not said again, which would be read aloud.
+    if (this.#remarks.textContent !== text) this.#remarks.textContent = text;
   }
 
   /** Numbers below the figures, by their names; null takes one away. */

@@ -1,7 +1,7 @@
 """Attention blocks with C++ kernels, where nothing is differentiated.
 
 The kernels of `block.cpp` take layers inputs by outputs, with a norm's own weights in the layer
-behind it; `fits` says which. These are made at every call, which takes a hundredth of it. What was
+after it; `fits` says which. These are made at every call, which takes a hundredth of it. What was
 kept could be of weights that have changed since: torch's fused optimisers leave no sign. Where
 autocast asks for bf16, `ipot.accelerate.cpu.halves` does the same with products in it, and takes
 layers as they are.
@@ -80,7 +80,7 @@ def finish_rows(
 
 
 def finishes(block: Any) -> bool:
-    """True if kernels can do what a block does behind its attention."""
+    """True if kernels can do what a block does after its attention."""
     if not plain_after_attention(block):
         return False
     part, last = block.attend, block.feed_forward
@@ -119,7 +119,7 @@ def apply(target: Target, block: Any, state: Tensor, mask: Tensor | None) -> Ten
 
 
 def finish(block: Any, y: Tensor, attended: Tensor) -> Tensor:
-    """What a block does behind its attention, (B, M, i), to the rows (B or 1, M, d) it adds to."""
+    """What a block does after its attention, (B, M, i), to the rows (B or 1, M, d) it adds to."""
     part, last = block.attend, block.feed_forward
     if rounds(y, attended):
         layers = _layer(part.to_out), _layer(last.into, last.norm), _layer(last.out)
@@ -162,7 +162,7 @@ def _before(norm: nn.LayerNorm, query: nn.Linear, pairs: nn.Linear) -> Weights:
 def _behind(
     project: nn.Linear, norm: nn.LayerNorm, into: nn.Linear, out: nn.Linear
 ) -> tuple[Weights, Weights, Weights]:
-    """The layers behind a block's attention."""
+    """The layers after a block's attention."""
     return _turned(project), _normed(norm, into.weight, into.bias), _turned(out)
 
 

@@ -40,7 +40,7 @@ void norm_project(const float* rows, long count, const Layers& layers, float eps
   }
 }
 
-// The layers behind the attention of a block.
+// The layers after the attention of a block.
 struct Behind {
   Layers project, open, close;
 };

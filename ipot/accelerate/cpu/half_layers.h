@@ -46,7 +46,7 @@ struct Layers {
     return padded(outputs, LANES);
   }
 
-  // One layer, LANES outputs at a time; behind the last of them are zeros.
+  // One layer, LANES outputs at a time; after the last of them are zeros.
   long pack(const Linear& layer, long first) {
     const long inputs = layer.inputs, line = padded(depth, LANES);
     std::vector<float> scaled(inputs);
@@ -67,7 +67,7 @@ struct Layers {
         round_row(weight, inputs, 1.0f, &rows[j * line]);
         offsets.data()[first + o + j] = offset;
       }
-      const long end = std::min<long>(LANES, outputs - first - o);  // zeros behind the last layer
+      const long end = std::min<long>(LANES, outputs - first - o);  // zeros after the last layer
       for (long j = some; j < end; ++j) offsets.data()[first + o + j] = 0.0f;
       for (long i = 0; i < depth; ++i)
         for (long j = 0; j < end; ++j)

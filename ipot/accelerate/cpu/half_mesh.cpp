@@ -18,7 +18,7 @@ constexpr long SAMPLES = 4;  // that share a product
 constexpr float LEAST = 1e-15f;  // of deviations: they are divided by
 
 // What each sample has of its own: factors r and extras t, its channels and behind them minus the
-// mean of the token. By columns, behind each other for each block: factors, their logarithms in
+// mean of the token. By columns, one after another for each block: factors, their logarithms in
 // steps, extras. In the order of keys: inverse factors and extras, each split in two.
 struct Own {
   long extras, blocks, row, pairs;

@@ -6,7 +6,7 @@
 // Scores are counted in steps, 128 of which double a weight, from a measure of each query on. So a
 // score as a whole number is, but for the last seven bits, a weight in bf16: a bias gives it the
 // exponent, and a table makes the mantissa of these seven. The measure is not the largest score but
-// any that is not far from it: it changes when a score exceeds it by far, seldom behind the first
+// any that is not far from it: it changes when a score exceeds it by far, seldom after the first
 // block. All this is for numbers of usual size; the caller leaves others to the kernels in float32.
 #pragma once
 
@@ -69,7 +69,7 @@ struct Queries {
 };
 
 // Keys by blocks, each transposed: (samples, heads, blocks, pairs, WIDE). In the place of those
-// that a mask hides, and behind the last, stands a real one of the block, if there is one: what
+// that a mask hides, and after the last, stands a real one of the block, if there is one: what
 // is as large as another is never the largest.
 struct Keys {
   long depth, blocks, heads;

@@ -97,7 +97,7 @@ def project(
     layer: RoundedLayer,
     epsilon: float,
 ) -> Float[Tensor, "B N p"]:
-    """The layer of [features, values] behind its norm."""
+    """The layer of [features, values] after its norm."""
     out = points.new_empty(*points.shape[:2], len(layer.weight))
     _project(points, values, waves, layer, epsilon, out, None)
     return out
@@ -147,7 +147,7 @@ def attend_mesh(
     heads: int,
 ) -> Float[Tensor, "B M j"] | None:
     """The attention of queries over a layer of normalised tokens [features, values]: keys and
-    behind them values. The features are those of a shared mesh: `products` are what the layer and
+    after them values. The features are those of a shared mesh: `products` are what the layer and
     its scale make of them, and `sums` are of them and of their squares.
 
     None where numbers are large beyond measure, or none.

@@ -170,7 +170,7 @@ def attention_operator(
         heads: int,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Queries (Bq, M, H e), keys and behind them values (B, N, H (e + f)) to (B, M, H f), and
+        """Queries (Bq, M, H e), keys and after them values (B, N, H (e + f)) to (B, M, H f), and
         the logarithm of the sum of the weights (B, H, M).
 
         Where there is a `value`, `pairs` are keys alone. A query with a leading 1 serves the whole

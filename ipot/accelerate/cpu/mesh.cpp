@@ -74,7 +74,7 @@ void weigh(const Mesh& p, Running& now, const float* shared, float* weights, con
 
 // Parts of answers: out (samples, queries, heads * value_width), means (samples, heads, extras,
 // queries), lse (samples, heads, queries). Each share of the keys leaves parts of its own, which
-// stand one behind the other: joining them is a small matter of the caller's.
+// stand one after the other: joining them is a small matter of the caller's.
 extern "C" long ipot_mesh_shares(const Mesh* p) { return pieces(p->keys, mesh_share(*p)); }
 
 namespace {

@@ -27,7 +27,7 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """Weighted means over the mesh: of r x (B, M, H f), and of r t (B, H, T, M).
 
-    Queries (1, M, H e) and the parts x of keys and behind them values (1, N, H (e + f)) are those
+    Queries (1, M, H e) and the parts x of keys and after them values (1, N, H (e + f)) are those
     of all samples; `factor` r (B, N) and `extra` t (B, N, T) are each sample's own, and nothing is
     differentiated with respect to them. `slope` (H, T, M) has the products of queries with w_j.
     """

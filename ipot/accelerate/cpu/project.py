@@ -71,7 +71,7 @@ def project(
     offset: Float[Tensor, " p"],
     epsilon: float,
 ) -> Float[Tensor, "B N p"]:
-    """weight @ [features, values] behind a norm without parameters, and the offset."""
+    """weight @ [features, values] after a norm without parameters, and the offset."""
     out = points.new_empty(*points.shape[:2], len(weight))
     _project(points, values, waves, weight, offset, epsilon, out, None)
     return out

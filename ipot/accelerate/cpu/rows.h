@@ -93,7 +93,7 @@ inline std::vector<float> widened(const float* numbers, Shape shape) {
   return packed;
 }
 
-// Sums over parts that lie one behind the other, in their order: results do not depend on chance.
+// Sums over parts that lie one after the other, in their order: results do not depend on chance.
 inline void add_up(const std::vector<float>& parts, long count, long size, float* to, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (long at = 0; at < size; ++at) {

@@ -1,6 +1,6 @@
 """The kernels of `ipot.accelerate.cuda.attention`.
 
-Rows and columns behind the last are read as zeros. Weights are computed in base two: the logarithms
+Rows and columns after the last are read as zeros. Weights are computed in base two: the logarithms
 that are stored are natural ones. Offsets of samples and rows are 64 bits wide.
 """
 

@@ -83,7 +83,7 @@ def forward(
 
 
 def _whole(mask: Tensor | None) -> Tensor | None:
-    """A mask with its rows one behind the other, as the kernels read it; parts of one are not."""
+    """A mask with its rows one after the other, as the kernels read it; parts of one are not."""
     return None if mask is None else mask.contiguous()
 
 

@@ -125,7 +125,7 @@ def of_pairs(
         there = column < count
         q = rows_of(triples, column, there, WIDE, E, PAD_E)
         given = rows_of(gradient, column, there, H * E, E, PAD_E)
-        # Queries behind the last weigh nothing by themselves: their gradients are zero.
+        # Queries after the last weigh nothing by themselves: their gradients are zero.
         level = tl.load(lse + column, mask=there, other=0.0) * LOG2E
         if READY:
             delta = tl.load(deltas + column, mask=there, other=0.0)

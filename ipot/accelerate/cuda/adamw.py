@@ -24,7 +24,7 @@ OPTIONS: dict[str, Any] = {"num_warps": 2}
 
 def pieces(runs: Sequence[tuple[int, int]], device: torch.device) -> Tensor:
     """What each program takes of runs of parameters, given by their beginnings and ends: where it
-    begins, where its gradient does, and how long it is. Gradients lie one behind the other."""
+    begins, where its gradient does, and how long it is. Gradients lie one after the other."""
     rows, before = [], 0
     for start, end in runs:
         for place in range(start, end, SIZE):

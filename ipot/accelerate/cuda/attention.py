@@ -90,7 +90,7 @@ def _attend_function(
     heads: int,
     wanted: bool,
 ) -> tuple[Tensor, Tensor]:
-    """`pairs` are keys and behind them values, or keys alone where `value` has those. `wanted` is
+    """`pairs` are keys and after them values, or keys alone where `value` has those. `wanted` is
     for the backward pass: whether queries get a gradient."""
     return forward(query, pairs, value, mask, Sizes(query, pairs, value, heads))
 

@@ -1,6 +1,6 @@
 """Attention blocks with fused Triton kernels.
 
-What a block does to each row by itself, before and behind its attention, is two kernels
+What a block does to each row by itself, before and after its attention, is two kernels
 (`ipot.accelerate.cuda.rows`). They take the parameters of a block packed in one tensor, so that a
 block which is applied at every step of a rollout is packed, and rounded, once.
 """
@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from ipot.accelerate.twins import plain_after_attention, plain_before_self_attention
 
 FEW = 4096
-"""Rows up to which a norm and the projection behind it are one kernel; of more, the library's
+"""Rows up to which a norm and the projection after it are one kernel; of more, the library's
 products may be quicker."""
 
 
 class PackedBlock(NamedTuple):
-    """The parameters before and behind the attention of a block, and the same rounded."""
+    """The parameters before and after the attention of a block, and the same rounded."""
 
     project: Tensor
     project_rounded: Tensor
@@ -37,7 +37,7 @@ class PackedBlock(NamedTuple):
 
 
 def finishes(block: Any) -> bool:
-    """True if kernels can do what a block does behind its attention."""
+    """True if kernels can do what a block does after its attention."""
     if not plain_after_attention(block):
         return False
     part, last = block.attend, block.feed_forward
@@ -142,7 +142,7 @@ def _project(
 
 
 def finish(block: Any, y: Tensor, attended: Tensor) -> Tensor:
-    """What a block does behind its attention, (B, M, i), to the rows (B or 1, M, d) it adds to."""
+    """What a block does after its attention, (B, M, i), to the rows (B or 1, M, d) it adds to."""
     from ipot.accelerate.cuda.rows import finish_block
 
     packed = _pack_finish(block)
@@ -166,7 +166,7 @@ def _bias(part: Any) -> Tensor | None:
 
 
 def _behind(block: Any) -> tuple[Tensor, ...]:
-    """The parameters behind an attention, in the order that they are packed by."""
+    """The parameters after an attention, in the order that they are packed by."""
     out, last = block.attend.to_out, block.feed_forward
     return (
         *(out.weight, out.bias, last.norm.weight, last.norm.bias),

@@ -5,7 +5,7 @@ live in registers only. A program takes a block of points, computes their featur
 the projections of every sample that shares the mesh. What it equals is written down elsewhere:
 
     project_tokens   linear(norm([features, values]))            `accelerate.shared_mesh.project`
-    lift_tokens      token = lift(features, values), and behind it linear(norm(token)) if wanted
+    lift_tokens      token = lift(features, values), and after it linear(norm(token)) if wanted
 
 LayerNorm takes the mean away before the projection, which is linear: rows of weights whose own mean
 was taken away do the same, and leave no large numbers to cancel in half precision.
@@ -109,7 +109,7 @@ def prepare_lift(
     """What the kernel reads for lift(features, values), and for linear(norm(token)) if given."""
     _refuse_gradients(lift.out.weight)
     if (norm is None) != (linear is None):
-        raise ValueError("a projection behind a lift needs both its norm and its linear layer")
+        raise ValueError("a projection after a lift needs both its norm and its linear layer")
     hidden, width = _side(lift.out.in_features), padded(lift.out.out_features)
     with torch.no_grad(), torch.autocast(lift.out.weight.device.type, enabled=False):
         first = lift.from_position.weight.float()
@@ -328,7 +328,7 @@ def _offset(norm: nn.LayerNorm, linear: nn.Linear) -> Tensor:
 
 
 def _filled(x: Tensor, rows: int, columns: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """With zeros behind its columns and rows up to so many."""
+    """With zeros after its columns and rows up to so many."""
     below = (0, max(0, rows - x.shape[0])) if x.ndim > 1 else ()
     return F.pad(x, (0, columns - x.shape[-1], *below)).to(dtype).contiguous()
 

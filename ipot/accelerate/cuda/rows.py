@@ -1,4 +1,4 @@
-"""What a block of attention does to each row by itself, before and behind its attention:
+"""What a block of attention does to each row by itself, before and after its attention:
 
 project    LN(x) Wᵀ + b                                          one kernel; backward two
 finish     s = x + o Woᵀ + bo
@@ -39,7 +39,7 @@ def pack_projection(
     *weights: Float[Tensor, "_ d"],
     bias: Float[Tensor, " p"] | None = None,
 ) -> Float[Tensor, " n"]:
-    """The parameters of a LayerNorm and of the projections behind it, one below the other."""
+    """The parameters of a LayerNorm and of the projections after it, one below the other."""
     return joined([*weights, *([] if bias is None else [bias]), gamma, beta])
 
 
@@ -53,12 +53,12 @@ def pack_finish(
     weight: Float[Tensor, "d f"],
     bias: Float[Tensor, " d"],
 ) -> Float[Tensor, " n"]:
-    """The parameters behind an attention: its output projection, LayerNorm and feed-forward."""
+    """The parameters after an attention: its output projection, LayerNorm and feed-forward."""
     return joined([into_weight, into_bias, weight, bias, out_weight, out_bias, gamma, beta])
 
 
 def joined(parts: list[Tensor]) -> Float[Tensor, " n"]:
-    """All numbers of some tensors, one behind the other. A compiler would make a kernel for each of
+    """All numbers of some tensors, one after the other. A compiler would make a kernel for each of
     the tensors; torch has one for all."""
     parts = [part.flatten() for part in parts]
     return torch.ops.ipot.join(parts) if torch.compiler.is_compiling() else torch.cat(parts)
@@ -87,7 +87,7 @@ def finish_block(
     packed: Float[Tensor, " n"],
     rounded: Float[Tensor, " n"] | None = None,
 ) -> Float[Tensor, "R d"]:
-    """All of a block behind its attention, with the parameters of `pack_finish`.
+    """All of a block after its attention, with the parameters of `pack_finish`.
 
     x may have fewer rows than o: they serve again and again, row r of o meets row r mod Z of x.
     `rounded` as for `norm_project`.

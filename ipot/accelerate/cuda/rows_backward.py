@@ -37,7 +37,7 @@ def norm_back(dn, values, factor, gamma, D: tl.constexpr):
 @triton.jit
 @no_type_check
 def norm_sums(dn, values, target, channel, D: tl.constexpr):
-    """This program's share of the gradients of gamma and, behind it, of beta."""
+    """This program's share of the gradients of gamma and, after it, of beta."""
     tl.store(target + channel, tl.sum(dn * values, 0))
     tl.store(target + D + channel, tl.sum(dn, 0))
 
@@ -173,7 +173,7 @@ def finish_back(
     LEAN: tl.constexpr,
 ):
     """The gradients of `finish` that have rows: of x and o, and what `finish_products` makes the
-    gradients of the weights from. `LEAN` computes what comes before the hidden layer again behind
+    gradients of the weights from. `LEAN` computes what comes before the hidden layer again after
     it, and so keeps registers free for more rows."""
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     live = row < rows
@@ -230,7 +230,7 @@ def product_tile(
     ROWS: tl.constexpr,
     kind: tl.constexpr,
 ):
-    """One tile of aᵀ b over a stretch of rows; behind the product, sums of the columns of a."""
+    """One tile of aᵀ b over a stretch of rows; after the product, sums of the columns of a."""
     left_column = (index // (B // N)) * M + tl.arange(0, M)
     right_column = (index % (B // N)) * N + tl.arange(0, N)
     total = tl.zeros((M, N), tl.float32)
@@ -326,7 +326,7 @@ def add_shares(
     COLUMNS: tl.constexpr,
     FEW: tl.constexpr,
 ):
-    """The gradient of the packed parameters: shares of weights and biases added up, and behind
+    """The gradient of the packed parameters: shares of weights and biases added up, and after
     them those of the LayerNorm."""
     WIDE: tl.constexpr = (TOTAL + COLUMNS - 1) // COLUMNS
     index = tl.program_id(0)

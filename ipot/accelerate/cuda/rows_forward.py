@@ -2,7 +2,7 @@
 
 Parameters come packed in one tensor, in the order of `ipot.accelerate.cuda.rows`, and once more as
 `weights`, where those of the products may be rounded already; if not, they are as they are loaded.
-Sums are float32. Rows behind the last are read as zeros.
+Sums are float32. Rows after the last are read as zeros.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def finish(
     HIDDEN: tl.constexpr,
     KEEP: tl.constexpr,
 ):
-    """All of a block behind its attention. The hidden layer is never whole: it comes and goes
+    """All of a block after its attention. The hidden layer is never whole: it comes and goes
     HIDDEN channels at a time. KEEP writes down what the norm inside leaves and what the next norm,
     of the answer, will leave, each with its factors."""
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)

@@ -112,7 +112,7 @@ def launch_project_back(
 def finish(
     x: Tensor, o: Tensor, packed: Tensor, weights: Tensor, out: Tensor | None = None
 ) -> Tensor:
-    """All of a block behind its attention."""
+    """All of a block after its attention."""
     hidden = check_finish(x, o, packed, weights)
     x, o, packed, weights = (t.contiguous() for t in (x, o, packed, weights))
     (rows, inner), (again, width) = o.shape, x.shape
@@ -153,7 +153,7 @@ def finish_back(
 
 
 class Behind(NamedTuple):
-    """What the rows behind an attention leave in their backward pass, for the gradients of weights;
+    """What the rows after an attention leave in their backward pass, for the gradients of weights;
     with an axis in front for several applications."""
 
     dx: Tensor
@@ -211,7 +211,7 @@ def _once(dx: Tensor, again: int) -> Tensor:
 
 
 def finish_sizes(how: Launch, width: int, hidden: int, inner: int) -> dict[str, int]:
-    """What the kernels behind an attention are compiled for."""
+    """What the kernels after an attention are compiled for."""
     return {
         "D": width,
         "F": hidden,
@@ -225,7 +225,7 @@ def finish_sizes(how: Launch, width: int, hidden: int, inner: int) -> dict[str, 
 
 
 def weight_shares(how: Launch, behind: Behind, grad: Tensor, o: Tensor) -> Tensor:
-    """Shares of the gradients of the weights behind an attention, which `add_shares` adds up."""
+    """Shares of the gradients of the weights after an attention, which `add_shares` adds up."""
     dx, normed, dgates, units, _ = behind
     rows, width = normed.shape
     hidden, inner = units.shape[1], o.shape[1]

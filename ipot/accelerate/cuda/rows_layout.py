@@ -33,7 +33,7 @@ class Launch(Tile):
     """A tile whose columns are those of a projection, or channels of the hidden layer."""
 
     inner: int = 64
-    """Channels of the attention at a time, behind it."""
+    """Channels of the attention at a time, after it."""
     lean: bool = False
     """Compute some of it twice, to have registers for more rows."""
 
@@ -121,7 +121,7 @@ def tuning(width: int, rows: int) -> Tuning:
 
 
 def by_library(width: int, rows: int) -> bool:
-    """Whether the backward pass behind an attention is products by the library (`rows_many`)."""
+    """Whether the backward pass after an attention is products by the library (`rows_many`)."""
     return rows >= VERY_MANY.get(width, NEVER)
 
 
@@ -184,7 +184,7 @@ def check_finish(x: Tensor, o: Tensor, packed: Tensor, weights: Tensor) -> int:
     hidden, rest = divmod(packed.numel() - width * (inner + 4), 3 * width + 2)
     if rest or hidden < 1:
         raise Unsupported(
-            f"{packed.numel()} packed parameters do not fit {width} channels behind an attention "
+            f"{packed.numel()} packed parameters do not fit {width} channels after an attention "
             f"of {inner}: pack them with rows.pack_finish"
         )
     _check(width, (inner, hidden), o.dtype, x, packed, weights)

@@ -9,7 +9,7 @@ rate, and what is left between its products are three passes over memory.
     --       gates = normed W1ᵀ,  dhidden = dy W2
     gate     in their place: the gradients of the gates, and the units
     --       dn = dgates W1
-    leave    the gradient behind the LayerNorm
+    leave    the gradient after the LayerNorm
     --       do = dstart Wo, and the gradients of the three weights
 """
 
@@ -158,7 +158,7 @@ def place_sums(
         row = (begin + tl.arange(0, BLOCKS)).to(tl.int64)
         some = sums + row[:, None] * WIDTH + column[None, :]
         total += tl.sum(tl.load(some, mask=(row < blocks)[:, None], other=0.0), 0)
-    # Biases stand behind their weights: W1 b1 W2 b2 Wo bo gamma beta.
+    # Biases stand after their weights: W1 b1 W2 b2 Wo bo gamma beta.
     place = column + 2 * F * D
     place += tl.where(column >= 2 * F, D * F, 0) + tl.where(column >= 2 * F + D, D * INNER, 0)
     tl.store(out + place, total)

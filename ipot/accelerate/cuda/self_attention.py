@@ -47,7 +47,7 @@ def self_gradients(
     programs = size * heads * triton.cdiv(count, rows)
     found = torch.empty_like(triples)
     deltas = torch.empty_like(lse)
-    # Together they fill a GPU; one behind the other they do not compute twice what they share.
+    # Together they fill a GPU; one after the other they do not compute twice what they share.
     apart = programs > 2 * enough(triples.device)
     for queries, pairs in ((True, False), (False, True)) if apart else ((True, True),):
         backward_kernel[(programs * (queries + pairs),)](

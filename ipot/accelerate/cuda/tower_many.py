@@ -5,11 +5,11 @@ its queries, keys and values, and its attention: nothing has to be computed agai
 layer. Backward, what lies between the library's products are four passes over memory:
 
     gates_back        the hidden layer, and the gradients of its gates
-    norm_pass_back    through the norm behind the attention, past it and rounded
+    norm_pass_back    through the norm after the attention, past it and rounded
     --                the attention's backward pass
     norm_pass_back    through the norm before it, and with the gradient of a state asked for added
 
-The affine part of a norm is folded into the weight behind it: its gradients are those of small
+The affine part of a norm is folded into the weight after it: its gradients are those of small
 weights and cost nothing over the rows. Gradients of weights are kept for each application and added
 up in the end, in a fixed order.
 """
@@ -122,7 +122,7 @@ class ManyRows:
     def _behind(
         self, index: int, block: _Block, own: Kept, sums: _Sums, dy: Tensor, rounded: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """From behind a block to behind its attention."""
+        """From after a block to after its attention."""
         gates = rounded.new_empty(self.rows, 2 * block.hidden)
         units = rounded.new_empty(self.rows, block.hidden)
         tower_rows.gates_back[(triton.cdiv(self.rows, GATES["ROWS"]),)](
@@ -148,7 +148,7 @@ class ManyRows:
         rounded: Tensor,
         more: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """From behind a block's attention to before the block."""
+        """From after a block's attention to before the block."""
         attended = own.attended.view(self.rows, -1)
         transposed_product(rounded, attended, sums.out[index])
         back = (rounded @ block.out).view(own.attended.shape)
@@ -176,7 +176,7 @@ class ManyRows:
         inside: tuple[Tensor, Tensor],
         behind: tuple[Tensor, Tensor],
     ) -> None:
-        """All behind the attention; values and factors of the norm inside and of the next one."""
+        """All after the attention; values and factors of the norm inside and of the next one."""
         how = tuning(self.width, self.rows).finish
         rows_forward.finish[(triton.cdiv(self.rows, how.rows),)](
             *(x, attended, block.packed, block.rounded, out),

@@ -1,6 +1,6 @@
 """The kernels of `ipot.accelerate.cuda.tower`: passes over rows between the library's products.
 
-Norms have no affine part here: it is folded into the weights behind them. So the gradient of what
+Norms have no affine part here: it is folded into the weights after them. So the gradient of what
 a norm leaves, its `values`, is all that comes back through it.
 """
 
@@ -85,7 +85,7 @@ def gates_back(
     HIDDEN: tl.constexpr,
 ):
     """The hidden layer once more and the gradients of its gates, from what its norm left and the
-    gradient behind it: for some rows, HIDDEN of its units at a time."""
+    gradient after it: for some rows, HIDDEN of its units at a time."""
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     live = row < rows
     channel = tl.arange(0, D)
@@ -95,7 +95,7 @@ def gates_back(
     for first in range(0, F, HIDDEN):
         unit = first + tl.arange(0, HIDDEN)
         hidden, da, dg, _, _ = hidden_back(inputs, dy, packed, weights, unit, D, F, ROWS, HIDDEN)
-        # Rows behind the last have gates, by the biases, but no gradient.
+        # Rows after the last have gates, by the biases, but no gradient.
         tl.store(target + unit, tl.sum(da, 0))
         tl.store(target + F + unit, tl.sum(dg, 0))
         put(units, row, live, unit, F, hidden)

@@ -52,11 +52,11 @@ class Left:
         return len(x) * (8 * x.shape[1] + rounded * attended.element_size())
 
     def keep(self, place: int, x: Tensor, attended: Tensor, triples: Tensor) -> None:
-        """What an application had before and behind its attention, and its triples' gradient."""
+        """What an application had before and after its attention, and its triples' gradient."""
         self.x[place], self.attended[place], self.triples[place] = x, attended, triples
 
     def gradients(self) -> tuple[Tensor, Tensor]:
-        """Of what is packed, before and behind the attention."""
+        """Of what is packed, before and after the attention."""
         x, attended, triples = (_below(t) for t in (self.x, self.attended, self.triples))
         sums, behind, grad = self.sums.flatten(0, 1), self.behind.flat(), self.grad.flatten(0, 1)
         if len(x) >= LIBRARY:
@@ -93,7 +93,7 @@ class Left:
         transposed_product(grad.to(kind), behind.units, weight)
         transposed_product(behind.dx.to(kind), attended, out)
         sums = _sums(behind.dgates), _sums(grad), joined([_sums(behind.dx), _sums(behind.sums)])
-        # Biases stand behind their weights: W1 b1 W2 b2 Wo bo gamma beta.
+        # Biases stand after their weights: W1 b1 W2 b2 Wo bo gamma beta.
         place = 0
         for weights, some in zip((into, weight, out), sums, strict=True):
             place += weights.numel()

@@ -70,7 +70,7 @@ class Train(Common):
     preset: Preset = "paper"
     """Whose settings: paper, the published ones; default, our own."""
     batch: int | None = None
-    """Samples at a time; the preset's unless said."""
+    """Samples at a time; the preset's by default."""
     precision: Literal["auto", "float32", "bf16", "float64"] = "auto"
     """Arithmetic; of ours: the plain version is float32, or float64 beside float64."""
     step: Literal["auto", "eager", "compiled", "graph"] = "auto"
@@ -114,7 +114,7 @@ class OneProblem(Common):
 
 @dataclass(kw_only=True)
 class Infer(OneProblem):
-    """Time an answer: so many points in, so many queries out, for one sample unless said.
+    """Time an answer: so many points in, so many queries out, for one sample by default.
 
         ipot bench infer --points 1e6
         ipot bench infer --points 1e8 --against none
@@ -133,7 +133,7 @@ class Infer(OneProblem):
     points: float = 1e6
     """Input points, like 1e6; at most 1e9."""
     query_points: float | None = None
-    """Queries of their own, so many; at the input points unless said."""
+    """Queries of their own, so many; at the input points by default."""
     batch: int = 1
     """Samples at a time; on the same points."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
@@ -162,7 +162,7 @@ class Scale(OneProblem):
     from_: Annotated[float, tyro.conf.arg(name="from")] = 1e3
     """Fewest points."""
     to: float | None = None
-    """Most points; 1e8 on a GPU and 1e6 on a CPU unless said."""
+    """Most points; 1e8 on a GPU and 1e6 on a CPU by default."""
     per_decade: int = 1
     """Sizes for every power of ten."""
     against: tuple[str, ...] = ("plain", "transformer")
@@ -184,7 +184,7 @@ class Generate(Common):
     problems: Problems
     """Problems, or all."""
     count: int | None = None
-    """Samples together; on a GPU as many as are stored in one file, on a CPU four unless said."""
+    """Samples together; on a GPU as many as are stored in one file, on a CPU four by default."""
 
 
 @dataclass(kw_only=True)

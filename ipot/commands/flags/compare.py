@@ -44,7 +44,7 @@ class Compare(OwnData):
     minutes: float = 1.0
     """Training time in minutes: of each system, without its set-up."""
     out: Folder = None
-    """Where the result goes: a folder; runs/compare-NAME unless said."""
+    """Where the result goes: a folder; runs/compare-NAME by default."""
     seed: int = 0
     """Seed of what is drawn at random: the initial weights and the order of samples."""
     preset: Preset = "default"
@@ -55,7 +55,7 @@ class Compare(OwnData):
     augment: bool = False
     """Turn every sample by a random symmetry of the problem."""
     data: Folder = None
-    """Folder of generated data; $IPOT_DATA or the user's cache unless said."""
+    """Folder of generated data; $IPOT_DATA or the user's cache by default."""
     device: str = "auto"
     """auto, cpu or cuda."""
     trust: bool = False

@@ -34,7 +34,7 @@ class Demo:
     seed: int = 0
     """Seed of what is drawn at random: the initial weights and the order of samples."""
     data: Folder = None
-    """Folder of generated data; OUT/data unless said."""
+    """Folder of generated data; OUT/data by default."""
     device: str = "auto"
     """auto, cpu or cuda."""
     quiet: bool = False

@@ -56,7 +56,7 @@ class Evaluate:
     resolution: int | None = None
     """Points a side: of the inputs."""
     query_resolution: int | None = None
-    """Points a side of the queries; as the inputs unless said."""
+    """Points a side of the queries; as the inputs by default."""
     mask: str | None = None
     """Hide inputs: disk leaves a hole in the middle, left, right and border keep that part alone;
     a problem may have masks of its own."""
@@ -66,7 +66,7 @@ class Evaluate:
     steps: int | None = None
     """Steps of the rollout; also more than in training."""
     samples: int | None = None
-    """How many test samples; as many as the run says unless said."""
+    """How many test samples; as many as the run says by default."""
     seed: int = 0
     """Seed of what is drawn at random: the sensors kept."""
     symmetric: bool = False
@@ -76,7 +76,7 @@ class Evaluate:
     batch: int = 16
     """Samples at a time."""
     data: Folder = None
-    """Folder of generated data; $IPOT_DATA or the user's cache unless said."""
+    """Folder of generated data; $IPOT_DATA or the user's cache by default."""
     device: str = "auto"
     """auto, cpu or cuda."""
     trust: bool = False

@@ -53,11 +53,11 @@ class Fit(OwnData):
     out: Folder = None
     """Where the result goes: a folder for the model."""
     minutes: float | None = None
-    """Training time in minutes; 5 unless said."""
+    """Training time in minutes; 5 by default."""
     epochs: int | None = None
     """Passes over the training data; they take the place of minutes."""
     model: str | None = None
-    """ipot unless said, or another model that takes such data: relay, fno, ... (`ipot models`)."""
+    """ipot by default, or another model that takes such data: relay, fno, ... (`ipot models`)."""
     blend: bool = True
     """Blend the answers with those of a linear model or a kernel regression, where that helps on
     validation samples; never those of another --model than ipot."""

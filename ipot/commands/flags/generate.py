@@ -33,14 +33,14 @@ class Generate:
     small: bool = False
     """Sizes for a first look: a small problem and few samples, which other flags may change."""
     resolution: int | None = None
-    """Points a side: of what is stored; the problem's own resolution unless said."""
+    """Points a side: of what is stored; the problem's own resolution by default."""
     format: Literal["store", "original"] = "store"
     """Format of what is written: store, in the data folder alone; original, as files in the
     published layout, too."""
     out: Folder = None
     """Where the result goes: a folder for files of the format original."""
     data: Folder = None
-    """Folder of generated data; $IPOT_DATA or the user's cache unless said."""
+    """Folder of generated data; $IPOT_DATA or the user's cache by default."""
     device: str = "auto"
     """auto, cpu or cuda."""
     quiet: bool = False

@@ -1,4 +1,4 @@
-"""Flags that say what data of one's own are: those of `ipot fit` and `ipot compare`."""
+"""Flags that say what your own data are: those of `ipot fit` and `ipot compare`."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class OwnData:
     """Frames that go in, up to now: --history 7 of daily data is the week that ends today. 1 unless
     said."""
     lead: int | None = None
-    """Frames that come out, behind the last that went in: --lead 7 of daily data is each of the
-    next seven days, --lead 0 the time of the last frame in. 1 unless said, and 0 with
+    """Frames that come out, after the last that went in: --lead 7 of daily data is each of the
+    next seven days, --lead 0 the time of the last frame in. 1 by default, and 0 with
     --targets-from."""
     every: int | None = None
     """Steps of the file from one frame to the next, in and out: --every 4 of six-hourly data takes
-    one frame a day. 1 unless said."""
+    one frame a day. 1 by default."""
     stride: int | None = None
     """Frames from the start of one sample to that of the next: --stride 7 of daily data starts one
-    a week. 1 unless said, so that samples overlap; trajectories are cut without overlap."""
+    a week. 1 by default, so that samples overlap; trajectories are cut without overlap."""
     season: bool = False
     """Tell the model the time of the year."""
     periodic: tuple[str, ...] = ()

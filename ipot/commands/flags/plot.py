@@ -49,7 +49,7 @@ class Plot:
     resolution: int | None = None
     """Points a side: of the inputs."""
     query_resolution: int | None = None
-    """Points a side of the queries; as the inputs unless said."""
+    """Points a side of the queries; as the inputs by default."""
     mask: str | None = None
     """Hide inputs: disk leaves a hole in the middle, left, right and border keep that part alone;
     a problem may have masks of its own."""
@@ -66,7 +66,7 @@ class Plot:
     """Where the result goes: a folder for the pictures; that of the run, or MODEL-pictures, unless
     said."""
     data: Folder = None
-    """Folder of generated data; $IPOT_DATA or the user's cache unless said."""
+    """Folder of generated data; $IPOT_DATA or the user's cache by default."""
     device: str = "auto"
     """auto, cpu or cuda."""
     trust: bool = False

@@ -50,7 +50,7 @@ class Predict:
     overwrite: bool = False
     """Write over what is there already."""
     queries: Path | None = None
-    """An .npy file (M, E), an .npz with `queries`, or another case; the input's unless said."""
+    """An .npy file (M, E), an .npz with `queries`, or another case; the input's by default."""
     interval: float | None = None
     """Bounds besides, that contain the truth this often: 0.9, for a model that was calibrated."""
     precision: Literal["float32", "bf16"] = "float32"
@@ -59,13 +59,13 @@ class Predict:
     grid: int | None = None
     """Ask on a regular grid over the domain, with so many points a side."""
     all_times: bool = False
-    """Answer at every time of a series that has its history, and not only behind the last: 300
+    """Answer at every time of a series that has its history, and not only after the last: 300
     times of stations in, 300 maps out, in one .nc file that is written as they come."""
     fill: Fill | None = None
     """Interpolate the inputs that are missing: onto the grid of training, for a system that takes
-    nothing else. The answer is on that grid unless said."""
+    nothing else. The answer is on that grid by default."""
     steps: int | None = None
-    """Steps of the rollout; the training horizon unless said."""
+    """Steps of the rollout; the training horizon by default."""
     rows: int | None = None
     """Points or queries taken at once; fewer take less memory."""
     device: str = "auto"

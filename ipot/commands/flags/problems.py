@@ -31,7 +31,7 @@ class Problems:
     small: bool = False
     """Sizes for a first look: seconds on a CPU."""
     data: Folder = None
-    """Folder of generated data; $IPOT_DATA or the user's cache unless said."""
+    """Folder of generated data; $IPOT_DATA or the user's cache by default."""
     device: str = "auto"
     """auto, cpu or cuda."""
     quiet: bool = False

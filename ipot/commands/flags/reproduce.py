@@ -58,13 +58,13 @@ class Reproduce:
     """Where the result goes: a folder for runs, tables and figures; runs/reproduction unless
     said."""
     record: File = None
-    """Write it down in this ledger: results/reproduction.json unless said, with --small
+    """Write it down in this ledger: results/reproduction.json by default, with --small
     reproduction-ledger.json in --out."""
     merge: tuple[Path, ...] = ()
     """Ledgers of other machines: take their records over before anything else. Where both have a
     record of a run, theirs stays."""
     data: Folder = None
-    """Folder of generated data; $IPOT_DATA or the user's cache unless said."""
+    """Folder of generated data; $IPOT_DATA or the user's cache by default."""
     device: str = "auto"
     """auto, cpu or cuda."""
     quiet: bool = False

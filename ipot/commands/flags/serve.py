@@ -36,7 +36,7 @@ class Serve:
     )
 
     models: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Names of models in the package, or folders; all in the package unless said."""
+    """Names of models in the package, or folders; all in the package by default."""
     host: str = "127.0.0.1"
     """Address to listen on: 127.0.0.1 is this machine alone, 0.0.0.0 whoever reaches it."""
     port: int = 8000

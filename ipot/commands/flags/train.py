@@ -35,7 +35,7 @@ class Train:
     )
 
     out: Folder = None
-    """Where the result goes: the run folder; runs/PROBLEM-MODEL-PRESET unless said."""
+    """Where the result goes: the run folder; runs/PROBLEM-MODEL-PRESET by default."""
     minutes: float | None = None
     """Training time in minutes: short for --training.minutes."""
     epochs: int | None = None
@@ -59,7 +59,7 @@ class Train:
     start_from: Folder = None
     """Start from the best weights of another run, to fine-tune it."""
     data: Folder = None
-    """Folder of generated data; $IPOT_DATA or the user's cache unless said."""
+    """Folder of generated data; $IPOT_DATA or the user's cache by default."""
     device: str = "auto"
     """auto, cpu or cuda."""
     trust: bool = False

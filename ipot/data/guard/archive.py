@@ -1,7 +1,7 @@
 """Zip archives and .npy headers, checked before anything in them is unpacked.
 
 Python's zipfile believes the directory at the end of an archive. So that the sizes there bound what
-is unpacked, members must lie one behind the other, agree with their own headers, and be stored or
+is unpacked, members must lie one after the other, agree with their own headers, and be stored or
 deflated: bzip2 and LZMA are unpacked by zipfile without a bound.
 """
 
@@ -142,7 +142,7 @@ def _end(path: Path, file: Any, info: zipfile.ZipInfo) -> int:
     if len(head) < _LOCAL.size or head[:4] != b"PK\3\4":
         raise _wrong(path, info, "has no header where the directory says")
     _, _, flags, method, _, _, _, packed, size, name, extra = _LOCAL.unpack(head)
-    later = bool(flags & 8) or 0xFFFFFFFF in (packed, size)  # told behind it, or in 64 bits
+    later = bool(flags & 8) or 0xFFFFFFFF in (packed, size)  # told after it, or in 64 bits
     if method != info.compress_type or (
         not later and (packed, size) != (info.compress_size, info.file_size)
     ):

@@ -72,7 +72,7 @@ def to_batch(series: Series, frames: Any, layout: Layout | None = None) -> list[
     _refuse_places(series, side)
     _refuse_kinds(series, side)
     side = fields_in_units(side, series.units, agreed, "the frames given")
-    agreed.say(stacklevel=4)
+    agreed.say()
     numbers, last = _latest(series, side)
     members = np.arange(side.members)
     named = sample is not None and sample in data.coords

@@ -10,14 +10,13 @@ eastward: 350, 355, 0, 5 is 350, 355, 360, 365 or -10, -5, 0, 5. A model sees un
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ipot.errors import DataError
+from ipot.errors import DataError, warn_user
 from ipot.formats.roles import role_named, role_of
 from ipot.formats.xarray_files import values_of
 
@@ -154,7 +153,7 @@ def _degrees(coordinate: Any) -> Any:
     """Longitudes and latitudes in radians, as some models write them, in degrees."""
     unit = str(coordinate.attrs.get("units", "")).lower()
     if unit.startswith("rad") and role_of(coordinate) in ("longitude", "latitude"):
-        warnings.warn(f"{coordinate.name} is in {unit}, and is converted to degrees", stacklevel=2)
+        warn_user(f"{coordinate.name} is in {unit}, and is converted to degrees")
         attrs = {**coordinate.attrs, "units": "degrees"}
         return np.rad2deg(coordinate).assign_attrs(attrs)
     return coordinate

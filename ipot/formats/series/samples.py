@@ -1,4 +1,4 @@
-"""Labelled arrays as samples: windows of frames in, the frames behind them out.
+"""Labelled arrays as samples: windows of frames in, the frames after them out.
 
 dataset, series = from_xarray(ds, inputs="t2m", targets="t2m", history=7, lead=7)
 """
@@ -60,14 +60,14 @@ def from_xarray(
     inputs, targets  variables; inputs without time are static, those without places parameters
     target_source    where the targets are, if elsewhere: stations in, a grid out
     history, lead    frames in, oldest first, and frames out; with lead=0 the targets are at the
-                     time of the last input. One each unless said, and no lead where targets have a
+                     time of the last input. One each by default, and no lead where targets have a
                      source of their own
     every, stride    steps of the file between frames, and frames between windows
     season           adds the time of the year of the last input frame to the parameters
     space, time, sample   names of coordinates and dimensions, where they are not found; with
                      sample="time" every time is a sample of its own
     memory           bytes that samples may take, like 2e9 or "2GB"; a quarter of what is free
-                     unless said; windows are thinned out evenly to what fits
+                     by default; windows are thinned out evenly to what fits
 
     Values that are not finite are missing: places that never have any are left out, others in the
     samples in which they miss one, and windows that are left with nothing. `Series.notes` says how

@@ -224,7 +224,7 @@ def agree(parts: Sequence[Any], sources: Sequence[str]) -> list[Any]:
             if change is not None:
                 attrs = {**part[name].attrs, "units": units[name]}
                 part = part.assign({name: change.apply(part[name]).assign_attrs(attrs)})
-        agreed.say(stacklevel=3)
+        agreed.say()
         units = {**units_in(part, map(str, part.variables)), **units}
         found.append(part)
     return found

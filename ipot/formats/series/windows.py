@@ -71,7 +71,7 @@ def plan(
     stride: int,
     members: int,
 ) -> Windows:
-    """All windows without a gap: `history` frames, `every` steps apart, and the `lead` behind them.
+    """All windows without a gap: `history` frames, `every` steps apart, and the `lead` after them.
 
     With a lead of 0 the one target is at the time of the last input.
     """

@@ -32,7 +32,7 @@ _LATIN = re.compile(rb"""encoding\s*=\s*["'](iso-8859-1|latin-?1)["']""", re.IGN
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Document:
-    """The elements of a file, and the bytes behind them that its arrays may point into."""
+    """The elements of a file, and the bytes after them that its arrays may point into."""
 
     root: Element
     appended: memoryview
