@@ -93,7 +93,7 @@ def _trusting(arguments: list[str], error: Untrusted) -> str:
 
 
 def _current_folder() -> str | None:
-    """Where modules of one's own are looked for; None where the folder is gone."""
+    """Where modules of your own are looked for; None where the folder is gone."""
     try:
         return os.getcwd()
     except FileNotFoundError:

@@ -25,7 +25,7 @@ from ipot.recipes.experiment import Experiment, small
 from ipot.training.trainer import Stopped
 
 PROBLEMS_ALONE = ("preset", "small", "augment", "data", "record")
-"""Flags that mean nothing for data of one's own."""
+"""Flags that mean nothing for your own data."""
 
 
 def main(arguments: list[str]) -> int:

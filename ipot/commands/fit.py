@@ -1,4 +1,4 @@
-"""`ipot fit`: train on a file or a folder of one's own."""
+"""`ipot fit`: train on your own file or folder."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def _entry(name: str, hint: Any) -> tuple:
 
 
 def _words(hint: Any) -> int:
-    """How many words at the most belong to a setting of some type."""
+    """How many words at most belong to a setting of some type."""
     if hint is bool:
         return 0
     several = get_origin(hint) is tuple

@@ -116,7 +116,7 @@ class Studio:
 
     @property
     def lacks_cases(self) -> bool:
-        """Whether there are no samples to draw: those of one's own are not kept with a model."""
+        """Whether there are no samples to draw: your own are not kept with a model."""
         return self.flags.cases is None and self.surrogate.settings is None
 
     def sensible(self) -> list[str]:

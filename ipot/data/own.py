@@ -82,7 +82,7 @@ class InTime:
 
 
 class Dataset:
-    """Samples of one's own, with the facts that a model is sized from."""
+    """Your own samples, with the facts that a model is sized from."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ from ipot.spec import Spec
 
 TRIED, ASKED = 300, 32
 """Training samples that choose how differing meshes are compared, and how many of them are
-held out at the most."""
+held out at most."""
 AT_ONCE = 256
 """Samples that are answered together."""
 COEFFICIENTS = 5e7

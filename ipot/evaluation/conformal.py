@@ -50,7 +50,7 @@ from ipot.evaluation.interpolation import Scattered, Space, same
 from ipot.spec import Spec
 
 FEWEST_LOCAL = 8
-"""Calibration samples that a scale for every query takes at the least."""
+"""Calibration samples that a scale for every query takes at least."""
 FLOOR = 1e-2
 """A scale is at least this share of the one of its time and channel: some points, as on a boundary,
 have no residual at all."""

@@ -1,4 +1,4 @@
-"""Open data of one's own as one data set: arrays, xarray objects, files and folders."""
+"""Open your own data as one data set: arrays, xarray objects, files and folders."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def simple_predictor(found: Sequence[Table], spec: Spec) -> SimplePredictor | No
     first = table.data[0]
     if frame.queries.ndim != 2 or times != spec.steps or not table.width:
         return None
-    # Two hundred components at the least, of fields and of inputs.
+    # Two hundred components at least, of fields and of inputs.
     if 200 * max(table.width, times * places * channels) > LARGEST:
         return None
     fitted = regress_table(table)

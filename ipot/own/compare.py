@@ -45,7 +45,7 @@ def compare(
     quiet: bool = False,
     **options: Any,
 ) -> Comparison:
-    """Train several systems on data of one's own, each for so many `minutes`, and score all of them
+    """Train several systems on your own data, each for so many `minutes`, and score all of them
     on the same held-out samples, beside simple predictors.
 
     `models` are names as `ipot.fit(model=...)` takes them, or all that the package has; one that

@@ -82,7 +82,7 @@ def fit(
     quiet: bool = False,
     **options: Any,
 ) -> Surrogate:
-    """Train on data of one's own, within `minutes` (five by default) or for so many `epochs`.
+    """Train on your own data, within `minutes` (five by default) or for so many `epochs`.
 
     data    an `ipot.Dataset`; an xarray object with the variables `inputs` and `targets` (and
             `history=7, lead=7` for a forecast); or the path of a file or folder, whose columns

@@ -26,7 +26,7 @@ Field = Float[Tensor, "*batch rows columns"]
 Coefficients = Complex[Tensor, "*batch m l"]
 
 _NO_QUADRATURE = (
-    "lines of latitude of one's own have no quadrature and serve for synthesis only: leave "
+    "lines of latitude of your own have no quadrature and serve for synthesis only: leave "
     "`latitudes` out to have Gauss's lines"
 )
 

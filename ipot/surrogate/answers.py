@@ -21,7 +21,7 @@ from ipot.spec import Spec
 from ipot.surrogate.inputs import times_of
 
 AT_ONCE = 16
-"""Samples that are answered together, at the most."""
+"""Samples that are answered together, at most."""
 ROWS_AT_ONCE = 1 << 20
 """Points, and queries times times, of samples that are answered together and padded to one size."""
 WHOLE_ROWS = 1 << 21
@@ -113,7 +113,7 @@ def usable_bounds(bounds: Conformal | None, level: Any, *, fitted: bool) -> Conf
     if level > bounds.highest_level + 1e-9:
         raise Unsupported(
             f"interval={level:g}: {bounds.samples} samples were held out, and can vouch for "
-            f"{bounds.highest_level:.3g} at the most. Ask for less, or make bounds from more "
+            f"{bounds.highest_level:.3g} at most. Ask for less, or make bounds from more "
             "samples by `model.calibrate(data)`."
         )
     return bounds

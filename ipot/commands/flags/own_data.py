@@ -1,4 +1,4 @@
-"""Flags that say what data of one's own are: those of `ipot fit` and `ipot compare`."""
+"""Flags that say what your own data are: those of `ipot fit` and `ipot compare`."""
 
 from __future__ import annotations
 
