@@ -1,5 +1,6 @@
 """A fitted model: bounds, scores, pictures, large questions, and back from its folder."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -117,7 +118,8 @@ def test_places_far_from_zero_are_scored_wherever_their_own_origin_lies():
     error = np.linalg.norm(answers - targets[:, few], axis=1)
     wanted = (error / np.linalg.norm(targets[:, few], axis=1)).mean()
     assert model.evaluate(test).relative_l2 == pytest.approx(wanted, rel=1e-4)
-    back = test.moved(model.layout.origin).moved(test.layout.origin)
+    moved = test.like(dataclasses.replace(test.layout, origin=model.layout.origin))
+    back = moved.like(test.layout)
     torch.testing.assert_close(back[0].points, test[0].points, rtol=0, atol=1e-6)
 
 
