@@ -110,6 +110,11 @@ MALFORMED = {
     "nulls": (b'{"points": [null]}', 422, "points must hold real numbers"),
     "uneven": (b'{"points": [[1, 2], 3]}', 422, "its lists differ in length"),
     "unevener": (b'{"points": [[[1], 2], [3]]}', 422, "points[0] is not an array of numbers"),
+    "texts in samples": (
+        b'{"points": [[["a"]], [[1, 2], [3, 4]]]}',
+        422,
+        "points[0] must hold real",
+    ),
     "large numbers": (b'{"points": [[1e2, ' + b"9" * 99 + b"]]}", 422, "real numbers"),
     "half a step": (b'{"steps": 1.5}', 422, "steps must be a whole number, got 1.5"),
     "true steps": (b'{"steps": true}', 422, "steps must be a whole number, got True"),
