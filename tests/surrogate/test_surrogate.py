@@ -153,7 +153,7 @@ def test_what_it_says_of_itself(bounded):
     lines = bounded.summary()[2:]
     assert lines[0] == "relative L2 error on 10 samples held out:"
     assert [line.split("  ")[1].strip() for line in lines[1:7]] == [
-        *("ipot, blended", "the network alone", "linear model alone"),
+        *("ipot, by its linear model alone", "the network alone", "linear model alone"),
         *("mean field", "nearest neighbour", "linear (PCA)"),  # the best last
     ]
     assert "held out" in repr(bounded)
