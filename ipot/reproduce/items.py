@@ -107,6 +107,10 @@ class Cell:
         return f"mean squared error from t = {first} to before {last}"
 
 
+CLIPPED: Changes = (("clip", 1.0),)
+DARCY = Job(problem="darcy", training_changes=CLIPPED)
+"""IPOT on Darcy. In bf16, which our kernels are for, its published schedule breaks away unless
+gradients are limited; `ablation/float32` is without a limit."""
 THIS_PAPER = SOURCES["ipot"]
 NO_GRID = (
     "elasticity has no grid. Geo-FNO learns a map onto one, which `fno` here does not; `ffno` does"
@@ -133,10 +137,14 @@ def _table1() -> Iterable[Cell]:
             item="table1",
             row=number.problem,
             column=number.model,
-            job=Job(problem=number.problem, model=number.model),
+            job=_clipped(Job(problem=number.problem, model=number.model)),
             published=number,
             impossible=refused,
         )
+
+
+def _clipped(job: Job) -> Job:
+    return DARCY if (job.problem, job.model) == ("darcy", "ipot") else job
 
 
 # Degrees between two nodes, and the number of rows from pole to pole that has them.
@@ -193,7 +201,7 @@ def _figure3() -> Iterable[Cell]:
             item="figure3",
             row="darcy",
             column=f"{100 * share:g}%",
-            job=Job(problem="darcy"),
+            job=DARCY,
             question=Question(keep=share),
             picture="fields",
         )
@@ -305,13 +313,12 @@ def _ablation() -> Iterable[Cell]:
     ends in float32 without a limit on gradients, as they were published."""
     raw: Changes = (("raw_keys", True),)
     without: Changes = (("encoder_feed_forward", 0),)
-    clipped: Changes = (("clip", 1.0),)
     exact: Changes = (("precision", "float32"),)
     for row, column, model, training in (
-        ("normalised-keys", "with-feed-forward", (), clipped),
-        ("normalised-keys", "without", without, clipped),
-        ("raw-keys", "with-feed-forward", raw, clipped),
-        ("raw-keys", "without", (*raw, *without), clipped),
+        ("normalised-keys", "with-feed-forward", (), CLIPPED),
+        ("normalised-keys", "without", without, CLIPPED),
+        ("raw-keys", "with-feed-forward", raw, CLIPPED),
+        ("raw-keys", "without", (*raw, *without), CLIPPED),
         ("float32", "paper", (), exact),
         ("float32", "authors", (*raw, *without), exact),
     ):

@@ -415,5 +415,5 @@ def test_of_very_many_places_some_are_drawn(visit, tmp_path):
     np.savez(tmp_path / "few.npz", points=points[:500], values=points[:500, 0])
     upload(page, tmp_path / "few.npz")
     assert "places are drawn" not in "".join(
-        page.page.locator("figure p.caption:visible").all_text_contents()
+        page.page.locator("figure p.few:visible").all_text_contents()
     )

@@ -40,7 +40,7 @@ def test_a_job_can_be_built_or_says_why_not(job):
 
 
 def test_published_schedules_are_honoured_unless_there_is_a_budget():
-    job = next(job for job in JOBS if job.name == "darcy-ipot")
+    job = next(job for job in JOBS if job.name == "darcy-ipot-clip=1")
     whole = settings(job, Way(), seed=3).training
     assert (whole.epochs, whole.schedule, whole.minutes, whole.seed) == (1000, "step", None, 3)
     boxed = settings(job, Way(minutes=2)).training
@@ -65,7 +65,7 @@ def test_files_take_the_place_of_a_stand_in():
 
 def test_a_cost_says_where_it_comes_from():
     costs = {job.name: minutes(job, gpu=True) for job in JOBS}
-    assert costs["darcy-ipot"] == (1, "H200")
+    assert costs["darcy-ipot-clip=1"] == (1, "H200")
     assert costs["airfoil-fno"] == (pytest.approx(2.63 * 500 / 60), "RTX 3090")
     assert costs["era5_synthetic-transformer"] == (None, "unknown")
     assert minutes(JOBS[0], gpu=False)[1] == "CPU"

@@ -4,11 +4,10 @@ import pytest
 
 from ipot.errors import UnknownName, Unsupported
 from ipot.reproduce import plan, records
-from ipot.reproduce.items import CELLS, Job
+from ipot.reproduce.items import CELLS, DARCY, Job
 from ipot.reproduce.jobs import Way
 from ipot.reproduce.plan import Data
 
-DARCY = Job(problem="darcy")
 AS_TRAINED = "test data as in training"
 
 

@@ -7,11 +7,10 @@ import pytest
 from ipot.errors import RunError
 from ipot.recipes import ledger
 from ipot.reproduce import plan, records
-from ipot.reproduce.items import Job
+from ipot.reproduce.items import DARCY
 from ipot.reproduce.jobs import Way
 from ipot.reproduce.plan import Data
 
-DARCY = Job(problem="darcy")
 AS_TRAINED = "test data as in training"
 
 
@@ -63,7 +62,7 @@ def test_an_edited_or_incomplete_record_is_refused_by_name(record, tmp_path):
     file.write_text(json.dumps([whole]))
     assert records.read(file) == [whole]
     file.write_text(json.dumps([whole | {"tests": {AS_TRAINED: 0.01}}]))
-    with pytest.raises(RunError, match="darcy-ipot / seed 0 was edited"):
+    with pytest.raises(RunError, match="darcy-ipot-clip=1 / seed 0 was edited"):
         records.read(file)
     less = {name: value for name, value in whole.items() if name != "training"}
     for lost, word in (
@@ -72,5 +71,5 @@ def test_an_edited_or_incomplete_record_is_refused_by_name(record, tmp_path):
         (ledger.sealed(whole | {"tests": {AS_TRAINED: None}}), "tests"),
     ):
         file.write_text(json.dumps([lost]))
-        with pytest.raises(RunError, match=rf"darcy-ipot / seed 0 is incomplete \({word}"):
+        with pytest.raises(RunError, match=rf"darcy-ipot-clip=1 / seed 0 is incomplete \({word}"):
             records.read(file)

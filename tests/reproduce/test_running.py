@@ -10,7 +10,7 @@ from ipot.errors import Diverged
 from ipot.evaluation.evaluate import Scores
 from ipot.recipes import ledger
 from ipot.reproduce import records, running
-from ipot.reproduce.items import CELLS, Job
+from ipot.reproduce.items import CELLS, DARCY, Job
 
 WORDS = ["table1/darcy/ipot", "figure3/darcy"]
 
@@ -38,7 +38,7 @@ def known(folder: Path) -> list[records.Record]:
 def test_cells_are_run_once_and_written_in_every_form(reproduce, tmp_path, monkeypatch):
     said = reproduce(*WORDS)
     assert "1 of 1 runs are left" in said
-    assert said.index("darcy-ipot / small / seed 0") < said.index("epoch 2/2")
+    assert said.index("darcy-ipot-clip=1 / small / seed 0") < said.index("epoch 2/2")
     out = tmp_path / "out"
     (record,) = known(out)
     assert set(record["tests"]) == {
@@ -77,7 +77,7 @@ def test_after_a_kill_the_same_command_goes_on(reproduce, tmp_path, monkeypatch)
     monkeypatch.setattr(running, "ask_model", killed)
     assert "the same command goes on: ipot reproduce" in reproduce(*WORDS, code=130)
     assert not known(tmp_path / "out")
-    folder = next((tmp_path / "out").glob("runs/darcy-ipot/*/seed-0-*"))
+    folder = next((tmp_path / "out").glob("runs/darcy-ipot-clip=1/*/seed-0-*"))
     trained = (folder / "result.json").read_text()
     monkeypatch.setattr(running, "ask_model", whole)
     reproduce(*WORDS)
@@ -158,9 +158,9 @@ def test_more_cells_of_a_run_are_added_to_its_record(reproduce, tmp_path, monkey
 def test_ledgers_of_other_machines_are_taken_over(record, tmp_path, capsys):
     files = [tmp_path / name for name in ("mine.json", "theirs.json")]
     error = "test data as in training"
-    darcy, airfoil = Job(problem="darcy"), Job(problem="airfoil")
-    ledger.add(files[0], [record(darcy, {error: 0.1})])
-    ledger.add(files[1], [record(darcy, {error: 0.2}), record(airfoil, {error: 0.3})])
+    airfoil = Job(problem="airfoil")
+    ledger.add(files[0], [record(DARCY, {error: 0.1})])
+    ledger.add(files[1], [record(DARCY, {error: 0.2}), record(airfoil, {error: 0.3})])
     words = ["reproduce", "--record", str(files[0]), "--merge", str(files[1])]
     assert main(words) == 0
     assert [r["tests"][error] for r in records.read(files[0])] == [0.2, 0.3]

@@ -1,5 +1,6 @@
 """A fitted model: bounds, scores, pictures, large questions, and back from its folder."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -117,7 +118,8 @@ def test_places_far_from_zero_are_scored_wherever_their_own_origin_lies():
     error = np.linalg.norm(answers - targets[:, few], axis=1)
     wanted = (error / np.linalg.norm(targets[:, few], axis=1)).mean()
     assert model.evaluate(test).relative_l2 == pytest.approx(wanted, rel=1e-4)
-    back = test.moved(model.layout.origin).moved(test.layout.origin)
+    moved = test.like(dataclasses.replace(test.layout, origin=model.layout.origin))
+    back = moved.like(test.layout)
     torch.testing.assert_close(back[0].points, test[0].points, rtol=0, atol=1e-6)
 
 
@@ -151,7 +153,7 @@ def test_what_it_says_of_itself(bounded):
     lines = bounded.summary()[2:]
     assert lines[0] == "relative L2 error on 10 samples held out:"
     assert [line.split("  ")[1].strip() for line in lines[1:7]] == [
-        *("ipot, blended", "the network alone", "linear model alone"),
+        *("ipot, by its linear model alone", "the network alone", "linear model alone"),
         *("mean field", "nearest neighbour", "linear (PCA)"),  # the best last
     ]
     assert "held out" in repr(bounded)

@@ -186,7 +186,7 @@ export class Figure {
     this.title = element("figcaption", {}, title);
     this.bar = element("div", { class: "bar", hidden: true });
     this.note = element("p", { class: "caption" });
-    this.few = element("p", { class: "caption", hidden: true });
+    this.few = element("p", { class: "few", hidden: true });
     this.legend = element("p", { class: "keys", hidden: true });
     this.frame = element("div", { class: "frame" }, this.canvas);
     const parts = [this.title, this.frame, this.bar, this.legend, this.note, this.few];
