@@ -1,9 +1,6 @@
 """Graphs of a model's parts answer as the model, for any sizes and steps, or are refused."""
 
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +11,7 @@ from ipot.spec import Need
 from saved.small import facts, model
 from saved.test_graphs import agree, batch
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("traced_once")]
 
 ROLLING = facts(parameters=("p",), steps=3, dt=0.5)
 PAST = facts(inputs=("u0", "v0", "u1", "v1"), history=2, steps=3)
@@ -25,25 +22,6 @@ KINDS = {
     "places": (PAST, "lattice", {}, ["decode", "encode", "step"]),
     "no parts": (facts(parameters=("p",)), "transformer", {}, ["whole"]),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _traced_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tracing a network takes seconds. Tests of what is done with its graphs afterwards share those
-    of the same facts and weights."""
-    kept = {}
-
-    def write(plan, spec, signature, folder, trace=parts._write_parts):
-        weights = [t.numpy().tobytes() for t in plan.model.state_dict().values()]
-        key = spec, tuple(weights)
-        if key not in kept:
-            kept[key] = trace(plan, spec, signature, tmp_path_factory.mktemp("graphs"))
-        files, states = kept[key]
-        return {part: Path(shutil.copy(path, folder)) for part, path in files.items()}, states
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts, "_write_parts", write)
-        yield
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,7 +17,7 @@ from ipot.saved.parts_folder import FACTS, export_parts
 from saved.small import facts, model
 from saved.test_graphs import batch
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("traced_once")]
 
 
 def called(folder, lines, given, steps):
@@ -59,7 +59,7 @@ def test_the_lines_answer_as_the_model(tmp_path, steps):
 def test_units_are_changed_there_and_back(tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    spec = facts()
+    spec = facts(parameters=("p",), dt=0.5)
     network = model(spec, "ipot")
     scalings = {"values": Scaling((1e9,), (4.0,)), "targets": Scaling((5.0,), (2.0,))}
     export_parts(network, spec, tmp_path / "parts", scalings=scalings)
