@@ -2,21 +2,28 @@
 
 import re
 import urllib.request
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from javascript import call
 from serve.small import untrained
 
-STEPS = 400
-"""So many that the answer takes seconds on any machine."""
+import ipot
+from ipot.recipes.experiment import build
+
+STEPS, WIDTH, BLOCKS = 400, 160, 4
+"""So many, and so much work in each, that the answer takes seconds on any machine."""
 
 
 @pytest.fixture(scope="module")
 def long(serve, chromium, models, tmp_path_factory):
     """A server with a model of very many steps, and another one."""
     folder = tmp_path_factory.mktemp("long") / "long"
-    untrained("navier_stokes", "lattice", steps=STEPS).save(folder)
+    slow = untrained("navier_stokes", "lattice", steps=STEPS).settings
+    sizes = {"width": WIDTH, "most_width": WIDTH, "blocks": BLOCKS, "finest": BLOCKS}
+    slow = replace(slow, model=replace(slow.model, **sizes))
+    ipot.Surrogate.of_experiment(build(slow), slow).save(folder)
     return serve(folder, models["burgers"])
 
 
