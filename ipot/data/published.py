@@ -123,7 +123,7 @@ def _rows(path: Path, split: str, habit: Mapping[str, range], total: int) -> ran
     return range(int(start), int(stop))
 
 
-def _within(start: float, stop: float, total: int) -> bool:
+def _within(start: int | float, stop: int | float, total: int) -> bool:
     """True if these are the ends of some rows."""
     return 0 <= start <= stop <= total and not start % 1 and not stop % 1
 
