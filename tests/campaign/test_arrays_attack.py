@@ -230,6 +230,7 @@ def test_workers_do_not_read_each_others_tables(tried, monkeypatch):
     tried("table", "csv")
 
 
+@pytest.mark.filterwarnings("ignore:the data go to time")
 def test_bounds_at_other_times_than_those_of_training_are_found(tried, monkeypatch):
     change = ["times", "tensor int64", 313]
     tried("evaluate", "timed", change, also="calibrate")

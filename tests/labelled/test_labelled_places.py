@@ -75,6 +75,7 @@ class TestPlaces:
         dataset, _ = forecast(stations(6, number=1))
         assert dataset[0].points.shape == (1, 2)
 
+    @pytest.mark.filterwarnings("ignore:clat is in radian")
     def test_curved_grids_and_radians(self):
         flat = grid(4)
         lat, lon = np.meshgrid(flat.latitude, flat.longitude, indexing="ij")

@@ -52,6 +52,7 @@ def test_files_of_other_quantities_are_refused_by_name(tmp_path):
         open_series(path)
 
 
+@pytest.mark.filterwarnings("ignore:.* converted from")
 def test_coordinates_of_files_are_brought_together(tmp_path):
     def at(part, levels, unit):
         part = part.expand_dims(level=len(levels))
@@ -106,6 +107,7 @@ def test_a_large_file_is_not_read_to_be_converted(tmp_path):
     assert not data.t2m.variable._in_memory
 
 
+@pytest.mark.filterwarnings("ignore:.* converted from")
 def test_a_model_is_scored_in_its_own_units():
     model = trained(grid(12), history=2, lead=1)
     expected = model.evaluate(forecast(grid(12), history=2, lead=1)[0]).rmse_per_time
@@ -121,6 +123,7 @@ def metres(data, names, unit="km", scale=1.0):
     )
 
 
+@pytest.mark.filterwarnings("ignore:.* converted from")
 def test_places_of_targets_are_in_the_units_of_those_of_inputs():
     given = metres(stations(12), ("lat", "lon"))
     told = metres(grid(12), ("latitude", "longitude"), "m", 1000.0)
