@@ -113,7 +113,8 @@ RECIPES = {
             " --count.train 200 --count.validation 20 --count.test 30",
             NARROW,
         ),
-        How("ipot"),
+        # As coarse as on a CPU: the page solves cases to compare, and the whole mesh takes minutes.
+        How("ipot", "--problem.size 111 --problem.resolution 111 --problem.tolerance 1e-3"),
     ),
     "burgers": Recipe(
         "Burgers on the circle",
